@@ -1,0 +1,55 @@
+"""What the whole suite shares: the groups, and the fixtures of `tests/fixtures_*.py`.
+
+A group is a folder of tests that want more of the machine than the suite may take for granted. Its tests are
+not collected unless asked for (`--group browser`), so that nothing is ever skipped: a test runs or it fails.
+"""
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+GROUPS = {
+    "browser": "the pages in a real browser: Debian's chromium and chromium-driver",
+    "netns": "hosts in network namespaces: needs root and iproute2",
+    "contracts": "the published contracts of other systems: ORCH_CONTRACTS or ../shared/contracts",
+}
+
+pytest_plugins = [f"tests.{path.stem}" for path in sorted(HERE.glob("fixtures_*.py"))]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--group",
+        action="append",
+        choices=sorted(GROUPS),
+        default=[],
+        metavar="NAME",
+        help="run this group of tests alone (may be given more than once): "
+        + "; ".join(f"{name}: {what}" for name, what in GROUPS.items()),
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, what in GROUPS.items():
+        config.addinivalue_line("markers", f"{name}: {what}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the groups not asked for and, when any is, everything else."""
+    wanted = config.getoption("--group")
+    if HERE not in collection_path.parents:
+        return None
+    top = collection_path.relative_to(HERE).parts[0]
+    if top in GROUPS:
+        return None if top in wanted else True
+    return True if wanted else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test of a group carries its mark."""
+    if HERE in item.path.parents:
+        top = item.path.relative_to(HERE).parts[0]
+        if top in GROUPS:
+            item.add_marker(top)

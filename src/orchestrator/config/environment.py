@@ -1,0 +1,145 @@
+"""Reads the settings from the environment, once.
+
+What must hold: a secret's value appears in no message; nothing else in the product reads ``ORCH_*`` for itself.
+All problems are reported at once as one ``ConfigError``; nothing is guessed and nothing falls back. An empty variable
+counts as not set, except where the setting's description gives the empty value a meaning.
+"""
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config import values
+from orchestrator.config.secret import Secret
+from orchestrator.config.settings import PREFIX, Settings, variable_of
+from orchestrator.domain.duration import render_duration
+from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.spelling import did_you_mean
+
+# What we ourselves give to deploy commands and agents. A service started by its own deploy command inherits them.
+FOREIGN = frozenset(
+    {"ORCH_SHA", "ORCH_DIGEST", "ORCH_ARTIFACT", "ORCH_ENVIRONMENT", "ORCH_GENERATION", "ORCH_DEPLOY_TOKEN"}
+)
+_SHOWN = 80  # characters of a wrong value that a message repeats
+_TOKEN_FILE_MAX = 4096
+
+
+def load_settings(environ: Mapping[str, str]) -> Settings:
+    """The settings that ``environ`` describes.
+
+    :raises ConfigError: with all problems at once: unknown names, wrong values, values that contradict each other.
+    """
+    known = {variable_of(f): f for f in fields(Settings)}
+    problems = [_unknown(name, known) for name in sorted(environ) if _ours(name) and name not in known]
+    given: dict[str, Any] = {}
+    for variable, f in known.items():
+        text = environ.get(variable)
+        if text is None or (not text.strip() and not f.metadata["empty"]):
+            continue
+        try:
+            given[f.name] = f.metadata["reader"](text)
+        except ValueError as expected:
+            problems.append(f"{variable} is {_quote(f, text)}, expected {expected}.")
+    if "home" not in given:
+        given["home"] = _default_home(environ, problems)
+    given.setdefault("database_url", f"sqlite://{given['home'] / 'orchestrator.db'}")
+    if "token_file" in given:
+        _read_token_file(given, problems)
+    settings = Settings(**given)
+    if not problems:
+        problems += _contradictions(settings)
+    if problems:
+        raise ConfigError(
+            "The settings cannot be used; nothing was started.\n"
+            + "\n".join(f"  - {line}" for line in problems),
+            hint="\nCorrect these environment variables and start again.",
+        )
+    return settings if settings.base_url else _with_base_url(settings)
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    """What each value allows and all of them together do not."""
+    found = []
+    if not settings.loopback and not settings.token:
+        found.append(
+            f"ORCH_HOST {settings.host} can be reached from other machines, and neither ORCH_TOKEN nor ORCH_TOKEN_FILE "
+            "is set. Set one, or listen on 127.0.0.1."
+        )
+    if settings.process_ttl_s < 3 * settings.heartbeat_interval_s:
+        found.append(
+            f"ORCH_PROCESS_TTL_S ({render_duration(settings.process_ttl_s)}) must be at least three times "
+            f"ORCH_HEARTBEAT_INTERVAL_S ({render_duration(settings.heartbeat_interval_s)}), "
+            "else one late heartbeat makes a living process look dead."
+        )
+    if settings.reaper_max_running_s <= settings.reaper_finalize_grace_s:
+        found.append(
+            f"ORCH_REAPER_MAX_RUNNING_S ({render_duration(settings.reaper_max_running_s)}) must be longer than "
+            f"ORCH_REAPER_FINALIZE_GRACE_S ({render_duration(settings.reaper_finalize_grace_s)}), "
+            "else the backstop ends runs that their monitor may still finalise."
+        )
+    return found
+
+
+def _read_token_file(given: dict[str, Any], problems: list[str]) -> None:
+    """Put the file's token where ``ORCH_TOKEN`` would be."""
+    path: Path = given["token_file"]
+    if "token" in given:
+        problems.append("ORCH_TOKEN and ORCH_TOKEN_FILE are both set. Keep one.")
+        return
+    try:
+        with path.open(encoding="ascii") as file:
+            given["token"] = Secret(values.token(file.read(_TOKEN_FILE_MAX)))
+    except OSError as error:
+        problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} cannot be read: {error.strerror}.")
+    except UnicodeDecodeError:
+        problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} holds no ASCII text.")
+    except ValueError as expected:
+        problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} holds no usable token, expected {expected}.")
+
+
+def _default_home(environ: Mapping[str, str], problems: list[str]) -> Path:
+    """The user's state folder; a relative ``XDG_STATE_HOME`` is ignored, as its specification asks."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if Path(state).is_absolute():
+        return Path(state) / "orchestrator"
+    home = environ.get("HOME", "")
+    if not Path(home).is_absolute():
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            home = ""
+    if not Path(home).is_absolute():
+        problems.append("There is no home folder to keep state in. Set ORCH_HOME to a folder.")
+        return Path("/nonexistent")
+    return Path(home) / ".local" / "state" / "orchestrator"
+
+
+def _with_base_url(settings: Settings) -> Settings:
+    """The same settings with the address that the board has on this machine."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    filled = {f.name: getattr(settings, f.name) for f in fields(Settings)}
+    return Settings(**filled | {"base_url": f"http://{host}:{settings.port}"})
+
+
+def _ours(name: str) -> bool:
+    return name.upper().startswith(PREFIX) and name not in FOREIGN
+
+
+def _unknown(name: str, known: Mapping[str, object]) -> str:
+    """Names an unknown variable; never its value, which may be a secret under a misspelt name."""
+    meant = did_you_mean(name.upper(), known)
+    return f"{_cut(name)} is no setting. {meant}".rstrip()
+
+
+def _quote(f: "Field[Any]", text: str) -> str:
+    if isinstance(f.default, Secret) or f.name in ("database_url", "base_url"):
+        return "not usable (value not shown)"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    """``text`` quoted, control characters escaped, bounded."""
+    return ascii(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")

@@ -1,0 +1,227 @@
+"""The record of everything an operator can set for one installation.
+
+What must hold: every field has a default, a unit, a reader and a description, so that the reference page is generated
+from this file and cannot differ from it.
+
+The field ``max_agents`` is the variable ``ORCH_MAX_AGENTS``, and so for all of them. An empty variable counts as not
+set, except where the description gives the empty value a meaning.
+"""
+
+from dataclasses import Field, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config import values
+from orchestrator.config.secret import Secret
+
+PREFIX = "ORCH_"
+_DAY = 86400.0
+
+
+class Language(StrEnum):
+    """Language of messages to people."""
+
+    EN = "en"
+    RU = "ru"
+
+
+class LogLevel(StrEnum):
+    """The least weighty entry that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """Shape of a log line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _setting(
+    default: Any,
+    reader: values.Reader,
+    text: str,
+    *,
+    unit: str = "",
+    shown: str | None = None,
+    empty: bool = False,
+) -> Any:
+    """A field with what the reference page says of it; ``empty`` means that an empty value is a value."""
+    return field(
+        default=default,
+        metadata={"reader": reader, "text": text, "unit": unit, "shown": shown, "empty": empty},
+    )
+
+
+def _period(default: float, text: str, low: float = 0.05, high: float = 30 * _DAY) -> Any:
+    return _setting(default, values.seconds(low, high), text, unit="seconds")
+
+
+def _switch(text: str) -> Any:
+    return _setting(True, values.boolean, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything an operator can set for one installation."""
+
+    home: Path = _setting(
+        Path(),
+        values.folder,
+        "State folder: database, logs, worktrees, runs, artefacts.",
+        shown="$XDG_STATE_HOME/orchestrator, else ~/.local/state/orchestrator",
+    )
+    database_url: str = _setting(
+        "",
+        values.database_url,
+        "Database. This version knows SQLite only.",
+        shown="orchestrator.db in the state folder",
+    )
+    host: str = _setting(
+        "127.0.0.1", values.host, "Address to listen on. Beyond loopback a token is required."
+    )
+    port: int = _setting(8114, values.whole(0, 65535), "Port to listen on; 0 takes any free one.")
+    token: Secret = _setting(
+        Secret(""),
+        lambda text: Secret(values.token(text)),
+        "Bearer token that API and board ask for. Better given as a file.",
+        shown="none",
+    )
+    token_file: Path | None = _setting(
+        None, values.folder, "File holding the token, instead of ORCH_TOKEN.", shown="none"
+    )
+    base_url: str = _setting(
+        "",
+        values.web_address,
+        "Address under which people reach the board; makes task numbers clickable.",
+        shown="http://<host>:<port>",
+    )
+    self_repo: str = _setting(
+        "orchestrator", values.name, "Name of the repository this service is itself built from."
+    )
+    language: Language = _setting(Language.EN, values.one_of(Language), "Language of messages to people.")
+    log_level: LogLevel = _setting(
+        LogLevel.INFO, values.one_of(LogLevel), "Least weighty log entry that is written."
+    )
+    log_format: LogFormat = _setting(LogFormat.TEXT, values.one_of(LogFormat), "Shape of a log line.")
+
+    max_agents: int = _setting(2, values.whole(1, 256), "Agents that run at the same time.", unit="agents")
+    max_checks: int = _setting(
+        1, values.whole(1, 256), "CI, health and image jobs that run at the same time.", unit="jobs"
+    )
+
+    queue_interval_s: float = _period(5.0, "How often the queue is looked at when nothing woke its worker.")
+    reaper_interval_s: float = _period(15.0, "How often the reaper looks for dead, unfinished and hung runs.")
+    reconciler_interval_s: float = _period(
+        30.0, "How often the reconciler compares tasks with the outside facts."
+    )
+    outbox_interval_s: float = _period(5.0, "How often unsent messages are tried again.")
+    heartbeat_interval_s: float = _period(5.0, "How often a process says that it is alive.")
+    process_ttl_s: float = _period(30.0, "A process that was silent for so long may be taken for dead.")
+    reaper_finalize_grace_s: float = _period(
+        120.0, "Time a finished run has to be finalised by its monitor before the reaper does it.", 0.0
+    )
+    reaper_max_running_s: float = _period(
+        4 * 3600.0, "Backstop: a job running for longer is ended, whoever owns its task."
+    )
+    run_orphan_ttl_s: float = _period(900.0, "An agent that no process has adopted for so long is ended.")
+    in_doubt_alert_s: float = _period(
+        300.0, "A person is called when an effect's fact was unreadable for so long."
+    )
+    forge_settle_s: float = _period(
+        10.0,
+        "Time given to requests already inside a forge after a revoke, before it is asked once more.",
+        0.0,
+    )
+    self_deploy_timeout_s: float = _period(
+        300.0, "A new version of this service that has not reported by then is undone."
+    )
+    shutdown_budget_s: float = _period(
+        20.0, "Time that running transitions have to end after SIGTERM.", 0.0, 3600.0
+    )
+
+    transition_lease_enabled: bool = _switch(
+        "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."
+    )
+    transition_lease_repos: tuple[str, ...] = _setting(
+        ("*",),
+        values.names,
+        "Repositories whose tasks are leased, separated by commas; * means all; "
+        "empty means only the repository of this service itself.",
+        shown="*",
+        empty=True,
+    )
+    reaper_enabled: bool = _switch("Kill-switch: off means that dead and hung runs are left alone.")
+    reconciler_enabled: bool = _switch(
+        "Kill-switch: off means that tasks move only when something signals them."
+    )
+    serial_gate_enabled: bool = _switch("Kill-switch: off lets a repository deliver while it is frozen.")
+    coverage_gate_enabled: bool = _switch(
+        "Kill-switch: off lets coverage fall; the baseline still never does."
+    )
+
+    def leases(self, repo: str) -> bool:
+        """True where tasks of ``repo`` are owned by lease (FR-7)."""
+        scope = self.transition_lease_repos or (self.self_repo,)
+        return self.transition_lease_enabled and ("*" in scope or repo in scope)
+
+    @property
+    def database_path(self) -> Path:
+        """The SQLite file."""
+        return Path(self.database_url.removeprefix("sqlite://"))
+
+    @property
+    def loopback(self) -> bool:
+        """True where only this machine can reach the service."""
+        return values.loopback(self.host)
+
+    def secrets(self) -> tuple[Secret, ...]:
+        """Every secret value that was configured: for the redactor."""
+        return tuple(
+            value for f in fields(self) if isinstance(value := getattr(self, f.name), Secret) and value
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDoc:
+    """One line of the reference page."""
+
+    variable: str
+    field: str
+    default: str
+    unit: str
+    text: str
+    secret: bool
+
+
+def describe_settings() -> list[SettingDoc]:
+    """All settings in the order of the record."""
+    return [
+        SettingDoc(
+            variable=variable_of(f),
+            field=f.name,
+            default=_shown_default(f),
+            unit=f.metadata["unit"],
+            text=f.metadata["text"],
+            secret=isinstance(f.default, Secret),
+        )
+        for f in fields(Settings)
+    ]
+
+
+def variable_of(f: "Field[Any]") -> str:
+    """The environment variable of a field."""
+    return PREFIX + f.name.upper()
+
+
+def _shown_default(f: "Field[Any]") -> str:
+    if f.metadata["shown"] is not None:
+        return str(f.metadata["shown"])
+    if isinstance(f.default, bool):
+        return "true" if f.default else "false"
+    return f"{f.default:g}" if isinstance(f.default, float) else str(f.default)

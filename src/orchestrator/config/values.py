@@ -1,0 +1,145 @@
+"""Readers of one environment value each: text in, typed value out.
+
+Every reader raises ``ValueError`` whose message says what was expected; whoever calls it knows the variable's name
+and whether its value may be shown.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from orchestrator.domain.duration import EXPECTED, parse_duration
+
+Reader = Callable[[str], Any]
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+_TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
+
+
+def boolean(text: str) -> bool:
+    """``true`` and ``false`` in their usual spellings."""
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError("true or false")
+    return word in _TRUE
+
+
+def whole(low: int, high: int) -> Reader:
+    """A whole number between two bounds, both included."""
+
+    def read(text: str) -> int:
+        expected = f"a whole number from {low} to {high}"
+        digits = text.strip()
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 18 or not low <= int(digits) <= high:
+            raise ValueError(expected)
+        return int(digits)
+
+    return read
+
+
+def seconds(low: float, high: float) -> Reader:
+    """A length of time in seconds between two bounds, both included."""
+
+    def read(text: str) -> float:
+        try:
+            value = parse_duration(text)
+        except ValueError:
+            value = -1.0
+        if not low <= value <= high:
+            raise ValueError(f"{EXPECTED}, from {low:g} to {high:g} seconds")
+        return value
+
+    return read
+
+
+def one_of(kind: type[StrEnum]) -> Reader:
+    """A member of an enumeration, by its value, in any case."""
+
+    def read(text: str) -> StrEnum:
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            raise ValueError("one of " + ", ".join(kind)) from None
+
+    return read
+
+
+def folder(text: str) -> Path:
+    """A path, absolute or from the current folder; ``~`` stands for the home folder."""
+    if "\0" in text:
+        raise ValueError("a path")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("a path; ~ cannot be resolved here, write it out") from None
+
+
+def host(text: str) -> str:
+    """A host name or address to listen on."""
+    name = text.strip()
+    if not name or any(not (c.isalnum() or c in ".:-_%") for c in name):
+        raise ValueError("a host name or an IP address, without port")
+    return name
+
+
+def web_address(text: str) -> str:
+    """An http(s) address without credentials, query or fragment; returned without its last slash."""
+    expected = "an address such as https://orch.example.org, without user, query or fragment"
+    try:
+        parts = urlsplit(text.strip())
+        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise ValueError(expected) from None
+    if not plain or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(expected)
+    return text.strip().rstrip("/")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, in the order given, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def name(text: str) -> str:
+    """One name without blanks, commas or slashes."""
+    word = text.strip()
+    if not word or any(c.isspace() or c in ",/\\*" or not c.isprintable() for c in word):
+        raise ValueError("one name without blanks, commas or slashes")
+    return word
+
+
+def database_url(text: str) -> str:
+    """The address of an SQLite file. Never echoes the text: another database's address carries a password."""
+    scheme, _, rest = text.strip().partition("://")
+    if scheme.lower() in ("postgres", "postgresql") or scheme.lower().startswith(
+        ("postgresql+", "postgres+")
+    ):
+        raise ValueError("sqlite:///<absolute path>; PostgreSQL is not supported by this version")
+    if scheme.lower() != "sqlite" or not rest.startswith("/") or "?" in rest or "#" in rest or "\0" in rest:
+        raise ValueError("sqlite:///<absolute path>, a file and nothing else")
+    path = Path("/" + rest.lstrip("/"))
+    if path == Path("/") or rest.endswith("/"):
+        raise ValueError("sqlite:///<absolute path> of a file, not a folder")
+    return f"sqlite://{path}"
+
+
+def token(text: str) -> str:
+    """A bearer token."""
+    value = text.strip()
+    if len(value) < _TOKEN_MIN or not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError(f"at least {_TOKEN_MIN} printable ASCII characters without blanks")
+    return value
+
+
+def loopback(address: str) -> bool:
+    """True where only this machine can reach ``address``."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False

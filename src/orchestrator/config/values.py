@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.domain.duration import EXPECTED, parse_duration
+from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
 
 Reader = Callable[[str], Any]
 
@@ -50,7 +50,7 @@ def seconds(low: float, high: float) -> Reader:
         except ValueError:
             value = -1.0
         if not low <= value <= high:
-            raise ValueError(f"{EXPECTED}, from {low:g} to {high:g} seconds")
+            raise ValueError(f"{EXPECTED}, from {render_duration(low)} to {render_duration(high)}")
         return value
 
     return read

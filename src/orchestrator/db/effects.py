@@ -1,0 +1,153 @@
+"""The ledger of effects: intents and what settled them (DESIGN §6). Rows are never deleted and only move forward."""
+
+import json
+from collections.abc import Mapping
+
+from orchestrator.db import leases
+from orchestrator.db.database import Row, Tx
+from orchestrator.domain.effect import EffectName, EffectState, Intent
+from orchestrator.domain.errors import InvariantError, LostRace
+from orchestrator.domain.ids import EffectId, TaskId
+from orchestrator.domain.lease import Lease
+
+
+def next_sequence(tx: Tx) -> tuple[int, str]:
+    """Draw the ledger's next number, and the installation it belongs to; both travel with what we do outside."""
+    row = tx.one("effects.next_sequence")
+    if row is None:
+        raise InvariantError("the database has no installation row")
+    return int(row["sequence"]), str(row["installation_id"])
+
+
+def intend(
+    tx: Tx,
+    lease: Lease,
+    name: EffectName,
+    key: str,
+    round: int,
+    *,
+    token: str,
+    judged: Mapping[str, object],
+    sequence: int | None = None,
+) -> Intent:
+    """Store a decision before it is acted upon; a repeat of the same round is returned as it stands (law 3)."""
+    leases.check(tx, lease)
+    if sequence is None:
+        sequence, _ = next_sequence(tx)
+    row = tx.one(
+        "effects.intend",
+        task_id=lease.task_id,
+        name=name,
+        key=key,
+        round=round,
+        epoch=lease.epoch,
+        sequence=sequence,
+        token=token,
+        actor=lease.owner,
+        evidence=json.dumps(judged, sort_keys=True),
+    ) or tx.one("effects.find", task_id=lease.task_id, name=name, key=key, round=round)
+    if row is None:
+        raise InvariantError(f"the intent {name} {key} was neither stored nor found")
+    return _intent(row)
+
+
+def settle(
+    tx: Tx, lease: Lease, intent: Intent, state: EffectState, fact: Mapping[str, object], reason: str
+) -> None:
+    """Record the outcome that a probe has shown.
+
+    :raises LostRace: the task or the effect is no longer where it was judged.
+    """
+    leases.check(tx, lease)
+    settled = tx.execute(
+        "effects.settle",
+        effect_id=intent.effect_id,
+        state=state,
+        fact=json.dumps(fact, sort_keys=True),
+        reason=reason,
+    )
+    if settled != 1:
+        raise LostRace(f"effect {intent.effect_id} is already settled")
+
+
+def move(tx: Tx, lease: Lease, intent: Intent, state: EffectState, reason: str) -> None:
+    """Move an unsettled effect to another unsettled state.
+
+    :raises LostRace: it is no longer in the state that was read.
+    """
+    leases.check(tx, lease)
+    moved = tx.execute(
+        "effects.move", effect_id=intent.effect_id, state=state, expected=intent.state, reason=reason
+    )
+    if moved != 1:
+        raise LostRace(f"effect {intent.effect_id} is no longer {intent.state}")
+
+
+def get(tx: Tx, effect_id: EffectId) -> Intent | None:
+    """One row."""
+    row = tx.one("effects.get", effect_id=effect_id)
+    return _intent(row) if row else None
+
+
+def find(tx: Tx, task_id: TaskId, name: EffectName, key: str, round: int) -> Intent | None:
+    """One row by what makes it the same act."""
+    row = tx.one("effects.find", task_id=task_id, name=name, key=key, round=round)
+    return _intent(row) if row else None
+
+
+def of_task(tx: Tx, task_id: TaskId) -> list[Intent]:
+    """All effects of a task, in order."""
+    return [_intent(row) for row in tx.all("effects.of_task", task_id=task_id)]
+
+
+def unsettled(tx: Tx, task_id: TaskId) -> list[Intent]:
+    """What whoever owns the task has to settle before anything else (law 3)."""
+    return [_intent(row) for row in tx.all("effects.unsettled", task_id=task_id)]
+
+
+def all_unsettled(tx: Tx) -> list[Intent]:
+    """Unsettled effects of all tasks, for people and for the reconciler."""
+    return [_intent(row) for row in tx.all("effects.all_unsettled")]
+
+
+def applied(tx: Tx, task_id: TaskId, name: EffectName) -> Intent | None:
+    """The newest applied effect of a kind."""
+    row = tx.one("effects.applied", task_id=task_id, name=name)
+    return _intent(row) if row else None
+
+
+def draw_generation(tx: Tx, environment: str, sha: str) -> tuple[int, int] | None:
+    """(generation, token) of the next start of ``sha`` in an environment; None while a start there is unsettled.
+
+    The token comes from the environment's own counter: epochs of different tasks are never compared (H6).
+    """
+    if tx.one("effects.unsettled_in_environment", environment=environment) is not None:
+        return None
+    highest = tx.one("effects.highest_generation", environment=environment, sha=sha)
+    token = tx.one("effects.raise_environment", environment=environment)
+    if highest is None or token is None:
+        raise InvariantError(f"no generation could be drawn for {environment}")
+    return int(highest["generation"]) + 1, int(token["epoch"])
+
+
+def last_start(tx: Tx, environment: str) -> Intent | None:
+    """What was last started, or undone, in an environment."""
+    row = tx.one("effects.last_start_in_environment", environment=environment)
+    return _intent(row) if row else None
+
+
+def _intent(row: Row) -> Intent:
+    return Intent(
+        effect_id=EffectId(row["id"]),
+        task_id=TaskId(row["task_id"]),
+        name=EffectName(row["name"]),
+        key=row["key"],
+        round=row["round"],
+        state=EffectState(row["state"]),
+        sequence=row["sequence"],
+        token=row["token"],
+        judged=json.loads(row["evidence"]),
+        fact=json.loads(row["fact"]) if row["fact"] else None,
+        intent_at=row["intent_at"],
+        actor=row["actor"],
+    )

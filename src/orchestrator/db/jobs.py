@@ -1,0 +1,239 @@
+"""The job queue. Every change is one statement whose rowcount says who won; nothing here talks to a network (S-04)."""
+
+from dataclasses import dataclass
+
+from orchestrator.db.database import Row, Tx
+from orchestrator.domain.errors import InvariantError
+from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
+from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be queued in a transition's commit."""
+
+    kind: JobKind
+    subject: str | None = None
+    brief: str = ""
+    max_attempts: int = 3
+
+
+def enqueue(
+    tx: Tx, task: Task, job: NewJob, *, stage: Stage | None = None, round: int | None = None
+) -> JobId:
+    """Queue a job for the task's stage and round.
+
+    :raises ConstraintRefused: the task has an active job already.
+    """
+    row = tx.one(
+        "jobs.enqueue",
+        task_id=task.id,
+        stage=stage or task.stage,
+        round=round or task.round,
+        kind=job.kind,
+        max_attempts=job.max_attempts,
+        priority=0,
+        subject=job.subject,
+        brief=job.brief,
+        not_before=None,
+    )
+    return JobId(_must(row)["id"])
+
+
+def claim_next_job(tx: Tx, boot_id: BootId, *, agents: bool = True, checks: bool = True) -> Job | None:
+    """Take the next due job for this process and count the attempt, in one statement (S-04)."""
+    row = tx.one("jobs.claim_next_job", boot_id=boot_id, agents_allowed=agents, checks_allowed=checks)
+    return _job(row) if row else None
+
+
+def finish(tx: Tx, job: Job, boot_id: BootId, status: JobStatus, error: str | None = None) -> bool:
+    """End a job that this process runs; False where it no longer does."""
+    return tx.execute("jobs.finish", job_id=job.id, boot_id=boot_id, status=status, error=error) == 1
+
+
+def requeue(
+    tx: Tx, job: Job, boot_id: BootId, *, error: str, brief: str, delay_s: float = 0.0, free: bool = False
+) -> bool:
+    """Give a job back; ``free`` costs no attempt (usage limits). False where this process no longer runs it."""
+    changed = tx.execute(
+        "jobs.requeue",
+        job_id=job.id,
+        boot_id=boot_id,
+        error=error,
+        brief=brief,
+        delay_s=delay_s,
+        free_attempts=1 if free else 0,
+    )
+    return changed == 1
+
+
+def reap_running_job(tx: Tx, job: Job, reason: str) -> JobStatus | None:
+    """Take a job from an owner that is dead: back to the queue, or failed once its attempts are used up (FR-3).
+
+    None where somebody else was first: the rowcount guard.
+    """
+    row = tx.one("jobs.reap_running_job", job_id=job.id, claimed_by=job.claimed_by, error=reason)
+    return JobStatus(row["status"]) if row else None
+
+
+def requeue_running_jobs(tx: Tx, boot_id: BootId, reason: str) -> list[TaskId]:
+    """At start: give back every check that an earlier life of the only process was running; agents' jobs are adopted or
+    reaped one by one instead, for their runs may live."""
+    return [
+        TaskId(row["task_id"]) for row in tx.all("jobs.requeue_running_jobs", boot_id=boot_id, error=reason)
+    ]
+
+
+def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:
+    """Take over a running job whose agent survived its owner (law 8)."""
+    return tx.execute("jobs.adopt", job_id=job.id, boot_id=boot_id, claimed_by=job.claimed_by) == 1
+
+
+def cancel_active(tx: Tx, task_id: TaskId, reason: str) -> int:
+    """End whatever is queued or running for a task."""
+    return tx.execute("jobs.cancel_active", task_id=task_id, reason=reason)
+
+
+def get(tx: Tx, job_id: JobId) -> Job:
+    """One job."""
+    return _job(_must(tx.one("jobs.get", job_id=job_id)))
+
+
+def of_step(tx: Tx, task: Task, kind: JobKind) -> Job | None:
+    """The newest job of a kind in the task's stage and round."""
+    row = tx.one("jobs.of_step", task_id=task.id, stage=task.stage, round=task.round, kind=kind)
+    return _job(row) if row else None
+
+
+def active_of_task(tx: Tx, task_id: TaskId) -> Job | None:
+    """The task's one queued or running job."""
+    row = tx.one("jobs.active_of_task", task_id=task_id)
+    return _job(row) if row else None
+
+
+def running(tx: Tx) -> list[Job]:
+    """Every running job."""
+    return [_job(row) for row in tx.all("jobs.running")]
+
+
+def running_of_others(tx: Tx, boot_id: BootId) -> list[Job]:
+    """Running jobs that another process (or another life of this one) has claimed."""
+    return [_job(row) for row in tx.all("jobs.running_of_others", boot_id=boot_id)]
+
+
+def queued(tx: Tx) -> list[Job]:
+    """Queued jobs in the order in which they will be claimed."""
+    return [_job(row) for row in tx.all("jobs.queued")]
+
+
+def of_task(tx: Tx, task_id: TaskId, *, limit: int = 100) -> list[Job]:
+    """A task's jobs, newest first."""
+    return [_job(row) for row in tx.all("jobs.of_task", task_id=task_id, limit=limit)]
+
+
+def add_run(tx: Tx, job: Job, *, agent: str, model: str | None, run_dir: str) -> RunId:
+    """Record that an agent is about to start for a job."""
+    row = tx.one(
+        "jobs.add_run",
+        job_id=job.id,
+        task_id=job.task_id,
+        attempt=max(job.attempts, 1),
+        agent=agent,
+        model=model,
+        run_dir=run_dir,
+    )
+    return RunId(_must(row)["id"])
+
+
+def finish_run(tx: Tx, run_id: RunId, result: RunResult) -> bool:
+    """Store how a run ended, once."""
+    changed = tx.execute(
+        "jobs.finish_run",
+        run_id=run_id,
+        outcome=result.outcome,
+        exit_code=result.exit_code,
+        model=result.model,
+        input_tokens=result.usage.input_tokens,
+        output_tokens=result.usage.output_tokens,
+        cache_read_tokens=result.usage.cache_read_tokens,
+        cache_write_tokens=result.usage.cache_write_tokens,
+        cost_usd=result.usage.cost_usd,
+        summary=result.summary,
+        session_id=result.session_id,
+    )
+    return changed == 1
+
+
+def open_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
+    """The job's run that has no outcome yet."""
+    row = tx.one("jobs.open_run_of_job", job_id=job_id)
+    return _run(row) if row else None
+
+
+def last_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
+    """The job's newest run."""
+    row = tx.one("jobs.last_run_of_job", job_id=job_id)
+    return _run(row) if row else None
+
+
+def runs_of_task(tx: Tx, task_id: TaskId) -> list[tuple[JobKind, AgentRun]]:
+    """All runs of a task with the role they had, in order."""
+    return [(JobKind(row["kind"]), _run(row)) for row in tx.all("jobs.runs_of_task", task_id=task_id)]
+
+
+def spent(tx: Tx, task_id: TaskId) -> Usage:
+    """Tokens (as input tokens) and money over all of a task's runs."""
+    row = _must(tx.one("jobs.spent", task_id=task_id))
+    return Usage(input_tokens=int(row["tokens"]), cost_usd=float(row["cost_usd"]))
+
+
+def _must(row: Row | None) -> Row:
+    if row is None:
+        raise InvariantError("a statement that returns a row returned none")
+    return row
+
+
+def _job(row: Row) -> Job:
+    return Job(
+        id=JobId(row["id"]),
+        task_id=TaskId(row["task_id"]),
+        stage=Stage(row["stage"]),
+        round=row["round"],
+        kind=JobKind(row["kind"]),
+        status=JobStatus(row["status"]),
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        subject=row["subject"],
+        brief=row["brief"],
+        claimed_by=row["claimed_by"],
+        claimed_at=row["claimed_at"],
+        not_before=row["not_before"],
+        error=row["error"],
+    )
+
+
+def _run(row: Row) -> AgentRun:
+    return AgentRun(
+        id=RunId(row["id"]),
+        job_id=JobId(row["job_id"]),
+        task_id=TaskId(row["task_id"]),
+        attempt=row["attempt"],
+        agent=row["agent"],
+        model=row["model"],
+        run_dir=row["run_dir"],
+        outcome=RunOutcome(row["outcome"]) if row["outcome"] else None,
+        exit_code=row["exit_code"],
+        usage=Usage(
+            row["input_tokens"],
+            row["output_tokens"],
+            row["cache_read_tokens"],
+            row["cache_write_tokens"],
+            row["cost_usd"],
+        ),
+        summary=row["summary"],
+        session_id=row["session_id"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+    )

@@ -1,0 +1,162 @@
+"""Leases, epochs and processes: the rows that ownership rests on (DESIGN §5)."""
+
+from dataclasses import dataclass
+
+from orchestrator.db.database import Row, Tx
+from orchestrator.domain.errors import LostRace
+from orchestrator.domain.ids import BootId, TaskId
+from orchestrator.domain.lease import Lease
+from orchestrator.domain.stage import Stage
+from orchestrator.runtime.process import ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """``transition_lease`` as it stands; anything may be in it, for people and older versions write it too."""
+
+    task_id: TaskId
+    owner: str
+    owner_pid: int | None
+    owner_boot_id: BootId | None
+    run_id: int | None
+    stage: str | None
+    acquired_at: str
+    work_item: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """One row of ``processes``; ``silent``: no heartbeat for longer than its TTL, by the database's clock."""
+
+    boot_id: BootId
+    host: str
+    identity: ProcessIdentity
+    role: str
+    switches: str
+    heartbeat_at: str
+    silent: bool
+
+
+def lock_epoch(tx: Tx, task_id: TaskId) -> int | None:
+    """The task's epoch, locked until the transaction ends: the first statement of every transition (law 2)."""
+    row = tx.one("leases.epoch", task_id=task_id)
+    return int(row["epoch"]) if row else None
+
+
+def check(tx: Tx, lease: Lease) -> None:
+    """Lock the epoch row and see that the lease still is the newest thing that happened to the task.
+
+    :raises LostRace: somebody else has acquired the task or moved it.
+    """
+    epoch = lock_epoch(tx, lease.task_id)
+    if epoch != lease.epoch:
+        raise LostRace(
+            f"task {lease.task_id} is at epoch {epoch}, not {lease.epoch}: another actor has moved it"
+        )
+
+
+def acquire(tx: Tx, lease: Lease, pid: int, judged: LeaseRow | None) -> bool:
+    """Write the lease iff the row still is the one that was judged (none, or a dead owner's), and raise the epoch to
+    ``lease.epoch``. False: busy."""
+    if tx.execute("leases.raise_epoch", task_id=lease.task_id, epoch=lease.epoch - 1) != 1:
+        return False
+    taken = tx.execute(
+        "leases.acquire",
+        task_id=lease.task_id,
+        owner=lease.owner,
+        owner_pid=pid,
+        owner_boot_id=lease.boot_id,
+        run_id=lease.run_id,
+        stage=lease.stage,
+        judged_owner=judged.owner if judged else None,
+        judged_pid=judged.owner_pid if judged else None,
+        judged_boot_id=judged.owner_boot_id if judged else None,
+        judged_acquired_at=judged.acquired_at if judged else None,
+    )
+    if taken != 1:
+        raise LostRace("the lease row changed between judging and taking it")
+    return True
+
+
+def release(tx: Tx, lease: Lease) -> bool:
+    """Give the lease back; False where it is no longer ours."""
+    return tx.execute("leases.release", task_id=lease.task_id, boot_id=lease.boot_id, epoch=lease.epoch) == 1
+
+
+def get(tx: Tx, task_id: TaskId) -> LeaseRow | None:
+    """The task's lease row."""
+    row = tx.one("leases.get", task_id=task_id)
+    return _lease(row) if row else None
+
+
+def all_rows(tx: Tx) -> list[LeaseRow]:
+    """Every lease row, for people."""
+    return [_lease(row, row["work_item"]) for row in tx.all("leases.all")]
+
+
+def register_process(
+    tx: Tx, boot_id: BootId, host: str, me: ProcessIdentity, role: str, switches: str
+) -> None:
+    """Enter this life of this process."""
+    tx.execute(
+        "leases.register_process",
+        boot_id=boot_id,
+        host=host,
+        machine_boot_id=me.machine_boot_id,
+        pid_namespace=me.pid_namespace,
+        pid=me.pid,
+        start_ticks=me.start_ticks,
+        role=role,
+        switches=switches,
+    )
+
+
+def heartbeat(tx: Tx, boot_id: BootId) -> bool:
+    """Say that this process lives: one write per process, not per lease. False where its row is gone."""
+    return tx.execute("leases.heartbeat", boot_id=boot_id) == 1
+
+
+def forget_process(tx: Tx, boot_id: BootId) -> None:
+    """Take a process off the list: at its orderly end, or once nothing names it any more."""
+    tx.execute("leases.forget_process", boot_id=boot_id)
+
+
+def process(tx: Tx, boot_id: BootId, ttl_s: float) -> ProcessRow | None:
+    """One process."""
+    row = tx.one("leases.process", boot_id=boot_id, ttl_s=ttl_s)
+    return _process(row) if row else None
+
+
+def processes(tx: Tx, ttl_s: float) -> list[ProcessRow]:
+    """All processes that have registered and not been forgotten."""
+    return [_process(row) for row in tx.all("leases.processes", ttl_s=ttl_s)]
+
+
+def lease_stage(row: LeaseRow) -> Stage | None:
+    """The stage the lease was taken in, None where the row holds nonsense."""
+    return Stage(row.stage) if row.stage in set(Stage) else None
+
+
+def _lease(row: Row, work_item: str | None = None) -> LeaseRow:
+    return LeaseRow(
+        TaskId(row["task_id"]),
+        row["owner"],
+        row["owner_pid"],
+        row["owner_boot_id"],
+        row["run_id"],
+        row["stage"],
+        row["acquired_at"],
+        work_item,
+    )
+
+
+def _process(row: Row) -> ProcessRow:
+    return ProcessRow(
+        BootId(row["boot_id"]),
+        row["host"],
+        ProcessIdentity(row["machine_boot_id"], row["pid_namespace"], row["pid"], row["start_ticks"]),
+        row["role"],
+        row["switches"],
+        row["heartbeat_at"],
+        bool(row["silent"]),
+    )

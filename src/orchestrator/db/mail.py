@@ -1,0 +1,147 @@
+"""Messages in and out. In: committed before acknowledged, deduplicated. Out: written in the transition's own commit."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.db.database import Row, Tx
+from orchestrator.domain.ids import TaskId
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Signal, Task
+
+MAX_ATTEMPTS = 12  # after that a message is parked and no longer holds the others of its task
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSignal:
+    """A person's word that has not been dealt with."""
+
+    inbox_id: int
+    task_id: TaskId
+    signal: Signal
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """One row of the outbox."""
+
+    outbox_id: int
+    stable_id: str
+    task_id: TaskId | None
+    kind: str
+    payload: Mapping[str, object]
+    attempts: int
+
+
+def receive(tx: Tx, task: Task, signal: Signal, *, source: str, dedup_key: str) -> int | None:
+    """Store a person's word, bound to what was on show (law 7); None where this very message is already stored."""
+    row = tx.one(
+        "mail.receive",
+        source=source,
+        dedup_key=dedup_key,
+        kind=signal.kind,
+        task_id=task.id,
+        stage=signal.stage,
+        round=signal.round,
+        subject=signal.subject,
+        person=signal.person,
+        payload=json.dumps({"reason": signal.reason, **(signal.data or {})}, ensure_ascii=False),
+    )
+    return int(row["id"]) if row else None
+
+
+def waiting_signals(tx: Tx, task_id: TaskId) -> list[WaitingSignal]:
+    """What people have said of a task and nobody has dealt with, in order."""
+    return [_signal(row) for row in tx.all("mail.waiting_signals", task_id=task_id)]
+
+
+def tasks_with_signals(tx: Tx) -> list[TaskId]:
+    """Tasks with unhandled signals: the reconciler's net under lost wake-ups."""
+    return [TaskId(row["task_id"]) for row in tx.all("mail.tasks_with_signals")]
+
+
+def handled(tx: Tx, inbox_id: int, outcome: str) -> bool:
+    """Close a signal with what came of it."""
+    return tx.execute("mail.handled", inbox_id=inbox_id, outcome=outcome) == 1
+
+
+def outcome_of(tx: Tx, inbox_id: int) -> str | None:
+    """What came of a signal, None while it waits."""
+    row = tx.one("mail.signal", inbox_id=inbox_id)
+    return row["outcome"] if row else None
+
+
+def approve(tx: Tx, task: Task, kind: str, subject: str, person: str) -> None:
+    """Record an approval of exactly this subject in this stage and round."""
+    tx.execute(
+        "mail.approve",
+        task_id=task.id,
+        kind=kind,
+        stage=task.stage,
+        round=task.round,
+        subject=subject,
+        person=person,
+    )
+
+
+def approved(tx: Tx, task: Task, kind: str, subject: str) -> str | None:
+    """Who approved exactly this subject in the task's stage and round."""
+    row = tx.one(
+        "mail.approval", task_id=task.id, kind=kind, stage=task.stage, round=task.round, subject=subject
+    )
+    return row["person"] if row else None
+
+
+def send(tx: Tx, kind: str, stable_id: str, payload: Mapping[str, object], *, task_id: TaskId | None) -> None:
+    """Queue a message in the caller's own commit; the same id is sent once."""
+    tx.execute(
+        "mail.send",
+        stable_id=stable_id,
+        task_id=task_id,
+        kind=kind,
+        payload=json.dumps(payload, ensure_ascii=False, default=str),
+    )
+
+
+def due(tx: Tx, *, limit: int = 50) -> list[OutgoingMessage]:
+    """What may be sent now: the oldest unsent message of each task."""
+    return [
+        OutgoingMessage(
+            row["id"],
+            row["stable_id"],
+            row["task_id"],
+            row["kind"],
+            json.loads(row["payload"]),
+            row["attempts"],
+        )
+        for row in tx.all("mail.due", limit=limit)
+    ]
+
+
+def sent(tx: Tx, message: OutgoingMessage) -> None:
+    """A message has left."""
+    tx.execute("mail.sent", outbox_id=message.outbox_id)
+
+
+def failed(tx: Tx, message: OutgoingMessage, error: str, delay_s: float) -> None:
+    """A message could not be sent: later, or parked after :data:`MAX_ATTEMPTS`."""
+    tx.execute(
+        "mail.failed", outbox_id=message.outbox_id, error=error, delay_s=delay_s, max_attempts=MAX_ATTEMPTS
+    )
+
+
+def _signal(row: Row) -> WaitingSignal:
+    payload = json.loads(row["payload"])
+    return WaitingSignal(
+        inbox_id=row["id"],
+        task_id=TaskId(row["task_id"]),
+        signal=Signal(
+            kind=row["kind"],
+            stage=Stage(row["stage"]),
+            round=row["round"],
+            subject=row["subject"],
+            person=row["person"],
+            reason=payload.get("reason", ""),
+            data=payload,
+        ),
+    )

@@ -1,0 +1,100 @@
+"""Brings a database to this version's schema, one numbered step at a time.
+
+Additive, idempotent, safe to interrupt: each step and its number are one transaction. A newer database is
+refused untouched.
+"""
+
+import re
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+
+from orchestrator.db.sqlite import connect
+from orchestrator.domain.errors import DatabaseError, SchemaError
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+
+APPLICATION_ID = 0x4F524348  # "ORCH" in the file's header: tells our databases from others'
+_NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
+
+
+def init_db(path: Path, *, clock: Clock, entropy: Entropy) -> int:
+    """Create or migrate the database and return the number of its schema.
+
+    :raises SchemaError: it was written by a newer version, or is not ours.
+    :raises DatabaseError: it cannot be opened or written.
+    """
+    connection = connect(path, clock)
+    try:
+        found = _version(connection, path)
+        steps = migrations()
+        newest = max(steps)
+        if found > newest:
+            raise SchemaError(
+                f"The database {path} has schema {found}; this version of orch knows {newest}.",
+                hint="Nothing was changed. Start the newer version, or restore a backup from before the upgrade.",
+            )
+        for number in range(found + 1, newest + 1):
+            _apply(connection, number, steps[number])
+        connection.execute(
+            "INSERT INTO installation (one, installation_id, created_at) VALUES (1, ?, utc_now()) "
+            "ON CONFLICT DO NOTHING",
+            (entropy.token(16),),
+        )
+    except sqlite3.Error as error:
+        raise DatabaseError(f"The database {path} could not be brought up to date: {error}.") from error
+    finally:
+        connection.close()
+    return newest
+
+
+def migrations() -> dict[int, str]:
+    """Number → SQL of every step this version knows, without a gap."""
+    folder = files("orchestrator.db").joinpath("migrations", "sqlite")
+    found = {int(m[1]): entry for entry in folder.iterdir() if (m := _NUMBERED.match(entry.name))}
+    return {number: found[number].read_text(encoding="utf-8") for number in range(1, len(found) + 1)}
+
+
+def schema_of(connection: sqlite3.Connection) -> str:
+    """The schema as text, for comparison and for the reference page."""
+    rows = connection.execute(
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type = 'trigger', type = 'index', tbl_name, name"
+    )
+    return "\n\n".join(f"{row[0]};" for row in rows)
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if application != APPLICATION_ID and (application or version or tables):
+        raise SchemaError(
+            f"{path} is a database, but not one of orch.",
+            hint="Nothing was changed. Name another file in ORCH_DATABASE_URL, or move this one away.",
+        )
+    return version
+
+
+def _apply(connection: sqlite3.Connection, number: int, sql: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for single in split_statements(sql):
+            connection.execute(single)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {number:d}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def split_statements(sql: str) -> list[str]:
+    """The statements of a script; unlike ``executescript`` this lets them share the caller's transaction."""
+    found, current = [], ""
+    for line in sql.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            found.append(current.strip())
+            current = ""
+    return found

@@ -1,0 +1,66 @@
+"""The repositories this installation delivers."""
+
+from dataclasses import dataclass
+
+from orchestrator.db.database import Row, Tx
+from orchestrator.domain.errors import NotFound
+from orchestrator.domain.ids import RepoName, WorkItem
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Where a repository's code lives and how its work items are numbered."""
+
+    name: RepoName
+    forge: str
+    location: str
+    prefix: str
+
+
+def add(tx: Tx, repository: Repository) -> bool:
+    """Register a repository; False where the name is taken."""
+    return (
+        tx.execute(
+            "repositories.add",
+            name=repository.name,
+            forge=repository.forge,
+            location=repository.location,
+            prefix=repository.prefix,
+        )
+        == 1
+    )
+
+
+def get(tx: Tx, name: str) -> Repository:
+    """One repository.
+
+    :raises NotFound: it is not registered.
+    """
+    row = tx.one("repositories.get", name=name)
+    if row is None:
+        raise NotFound(
+            f"The repository {name!r} is not registered.", hint="`orch init` in its checkout registers it."
+        )
+    return _repository(row)
+
+
+def all_repositories(tx: Tx) -> list[Repository]:
+    """Every registered repository."""
+    return [_repository(row) for row in tx.all("repositories.all")]
+
+
+def next_work_item(tx: Tx, name: RepoName) -> WorkItem:
+    """Draw the repository's next number, such as ``ORCH-114``.
+
+    :raises NotFound: it is not registered.
+    """
+    row = tx.one("repositories.next_number", name=name)
+    if row is None:
+        raise NotFound(
+            f"The repository {name!r} is not registered.", hint="`orch init` in its checkout registers it."
+        )
+    return WorkItem(f"{row['prefix']}-{row['number']}")
+
+
+def _repository(row: Row) -> Repository:
+    return Repository(RepoName(row["name"]), row["forge"], row["location"], row["prefix"])

@@ -1,0 +1,144 @@
+"""Slots, freezes and the coverage baseline: shared places of a repository, owned by tasks, never by processes."""
+
+from dataclasses import dataclass
+
+from orchestrator.db.database import Tx
+from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A shared place and who holds it."""
+
+    name: str
+    repo: RepoName
+    task_id: TaskId | None
+    work_item: WorkItem | None
+    frozen: bool
+    taken_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A repository that takes no new work."""
+
+    repo: RepoName
+    reason: str
+    task_id: TaskId | None
+    work_item: WorkItem | None
+    lent_to: TaskId | None
+    frozen_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The coverage that nothing merged may fall below."""
+
+    percent: float
+    merged_sha: Sha
+    at: str
+
+
+def merge_slot(repo: RepoName) -> str:
+    """The place that serialises merges and production of a repository."""
+    return f"merge:{repo}"
+
+
+def environment_slot(environment: str) -> str:
+    """The place of an environment; shared by all repositories that name it."""
+    return f"environment:{environment}"
+
+
+def take_all(tx: Tx, repo: RepoName, task_id: TaskId, names: list[str]) -> Slot | None:
+    """Take every slot or none; the one that is busy is returned. The caller's transaction undoes what was taken."""
+    for name in names:
+        if tx.execute("slots.take", name=name, repo=repo, task_id=task_id) != 1:
+            held = get(tx, name)
+            if held is not None and held.task_id != task_id:
+                return held
+    return None
+
+
+def free(tx: Tx, task_id: TaskId, name: str) -> None:
+    """Free one slot of a task."""
+    tx.execute("slots.free", task_id=task_id, name=name)
+
+
+def free_all(tx: Tx, task_id: TaskId) -> int:
+    """Free whatever a task holds; how many that were."""
+    return tx.execute("slots.free_all", task_id=task_id)
+
+
+def held_by(tx: Tx, task_id: TaskId) -> list[str]:
+    """Names of what a task holds."""
+    return [row["name"] for row in tx.all("slots.held_by", task_id=task_id)]
+
+
+def get(tx: Tx, name: str) -> Slot | None:
+    """One slot, None where nobody holds it."""
+    row = tx.one("slots.get", name=name)
+    return (
+        Slot(
+            row["name"],
+            row["repo"],
+            row["task_id"],
+            row["work_item"],
+            row["holder"] == "freeze",
+            row["taken_at"],
+        )
+        if row
+        else None
+    )
+
+
+def all_slots(tx: Tx) -> list[Slot]:
+    """Every slot that is held."""
+    return [
+        Slot(r["name"], r["repo"], r["task_id"], r["work_item"], r["holder"] == "freeze", r["taken_at"])
+        for r in tx.all("slots.all")
+    ]
+
+
+def give_to_freeze(tx: Tx, repo: RepoName, task_id: TaskId) -> None:
+    """The broken task's merge slot goes to the freeze (DESIGN §3, "Broken after the merge")."""
+    tx.execute("slots.give_to_freeze", name=merge_slot(repo), task_id=task_id)
+
+
+def freeze(tx: Tx, repo: RepoName, reason: str, task_id: TaskId | None) -> None:
+    """Freeze a repository; a frozen one stays frozen for its first reason."""
+    tx.execute("slots.freeze", repo=repo, reason=reason, task_id=task_id)
+
+
+def unfreeze(tx: Tx, repo: RepoName) -> bool:
+    """Lift a freeze and free what it held; False where there was none."""
+    tx.execute("slots.take_from_freeze", name=merge_slot(repo))
+    return tx.execute("slots.unfreeze", repo=repo) == 1
+
+
+def frozen(tx: Tx, repo: RepoName) -> Freeze | None:
+    """The repository's freeze."""
+    row = tx.one("slots.frozen", repo=repo)
+    return (
+        Freeze(row["repo"], row["reason"], row["task_id"], row["work_item"], row["lent_to"], row["frozen_at"])
+        if row
+        else None
+    )
+
+
+def freezes(tx: Tx) -> list[Freeze]:
+    """All freezes."""
+    return [
+        Freeze(r["repo"], r["reason"], r["task_id"], r["work_item"], r["lent_to"], r["frozen_at"])
+        for r in tx.all("slots.freezes")
+    ]
+
+
+def baseline(tx: Tx, repo: RepoName) -> Baseline | None:
+    """The baseline in force, None before the first merge."""
+    row = tx.one("slots.newest_baseline", repo=repo)
+    return Baseline(float(row["percent"]), Sha(row["merged_sha"]), row["at"]) if row else None
+
+
+def ratchet(tx: Tx, repo: RepoName, merged: Sha, measured: float, task_id: TaskId) -> bool:
+    """Raise the baseline with a merge; it never falls, and a merge counts once (False: it already has)."""
+    return tx.execute("slots.ratchet", repo=repo, merged_sha=merged, measured=measured, task_id=task_id) == 1

@@ -1,0 +1,56 @@
+-- name: next_sequence
+UPDATE installation SET sequence = sequence + 1 WHERE one = 1 RETURNING sequence, installation_id;
+
+-- name: installation
+SELECT * FROM installation WHERE one = 1;
+
+-- name: intend
+INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, intent_at)
+VALUES (:task_id, :name, :key, :round, 'intended', :epoch, :sequence, :token, :actor, :evidence, utc_now())
+ON CONFLICT (task_id, name, key, round) DO NOTHING
+RETURNING *;
+
+-- name: get
+SELECT * FROM effects WHERE id = :effect_id;
+
+-- name: find
+SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND key = :key AND round = :round;
+
+-- name: of_task
+SELECT * FROM effects WHERE task_id = :task_id ORDER BY id;
+
+-- name: unsettled
+SELECT * FROM effects WHERE task_id = :task_id AND state IN ('intended', 'revoking', 'in_doubt') ORDER BY id;
+
+-- name: all_unsettled
+SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
+WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY effects.id LIMIT 1000;
+
+-- name: applied
+SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND state = 'applied' ORDER BY id DESC LIMIT 1;
+
+-- name: settle
+UPDATE effects SET state = :state, fact = :fact, reason = :reason, settled_at = utc_now()
+WHERE id = :effect_id AND state IN ('intended', 'revoking', 'in_doubt');
+
+-- name: move
+UPDATE effects SET state = :state, reason = :reason
+WHERE id = :effect_id AND state = :expected;
+
+-- name: highest_generation
+SELECT coalesce(max(json_extract(evidence, '$.generation')), 0) AS generation FROM effects
+WHERE name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.environment') = :environment
+  AND json_extract(evidence, '$.sha') = :sha;
+
+-- name: unsettled_in_environment
+SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
+WHERE effects.name IN ('deploy_init', 'deploy_undo') AND state IN ('intended', 'revoking', 'in_doubt')
+  AND json_extract(evidence, '$.environment') = :environment LIMIT 1;
+
+-- name: last_start_in_environment
+SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
+  AND json_extract(evidence, '$.environment') = :environment ORDER BY sequence DESC LIMIT 1;
+
+-- name: raise_environment
+INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, 1)
+ON CONFLICT (environment) DO UPDATE SET epoch = epoch + 1 RETURNING epoch;

@@ -1,0 +1,48 @@
+-- name: receive
+INSERT INTO inbox (source, dedup_key, kind, task_id, stage, round, subject, person, payload, received_at)
+VALUES (:source, :dedup_key, :kind, :task_id, :stage, :round, :subject, :person, :payload, utc_now())
+ON CONFLICT (dedup_key) DO NOTHING RETURNING id;
+
+-- name: waiting_signals
+SELECT * FROM inbox WHERE task_id = :task_id AND handled_at IS NULL ORDER BY id LIMIT 100;
+
+-- name: tasks_with_signals
+SELECT DISTINCT task_id FROM inbox WHERE handled_at IS NULL AND task_id IS NOT NULL ORDER BY task_id LIMIT 1000;
+
+-- name: handled
+UPDATE inbox SET handled_at = utc_now(), outcome = :outcome WHERE id = :inbox_id AND handled_at IS NULL;
+
+-- name: signal
+SELECT * FROM inbox WHERE id = :inbox_id;
+
+-- name: approve
+INSERT INTO approvals (task_id, kind, stage, round, subject, person, at)
+VALUES (:task_id, :kind, :stage, :round, :subject, :person, utc_now()) ON CONFLICT DO NOTHING;
+
+-- name: approval
+SELECT * FROM approvals
+WHERE task_id = :task_id AND kind = :kind AND stage = :stage AND round = :round AND subject = :subject LIMIT 1;
+
+-- name: send
+INSERT INTO outbox (stable_id, task_id, kind, payload, created_at)
+VALUES (:stable_id, :task_id, :kind, :payload, utc_now()) ON CONFLICT (stable_id) DO NOTHING;
+
+-- name: due
+SELECT * FROM outbox AS due WHERE sent_at IS NULL AND parked_at IS NULL AND (not_before IS NULL OR not_before <= utc_now())
+  AND NOT EXISTS (SELECT 1 FROM outbox AS earlier WHERE earlier.task_id = due.task_id AND earlier.id < due.id
+                  AND earlier.sent_at IS NULL AND earlier.parked_at IS NULL)
+ORDER BY id LIMIT :limit;
+
+-- name: sent
+UPDATE outbox SET sent_at = utc_now(), error = NULL WHERE id = :outbox_id AND sent_at IS NULL;
+
+-- name: failed
+UPDATE outbox SET attempts = attempts + 1, error = :error, not_before = utc_after(:delay_s),
+                  parked_at = CASE WHEN attempts + 1 >= :max_attempts THEN utc_now() ELSE NULL END
+WHERE id = :outbox_id AND sent_at IS NULL;
+
+-- name: of_task
+SELECT * FROM outbox WHERE task_id = :task_id ORDER BY id DESC LIMIT :limit;
+
+-- name: unsent
+SELECT count(*) AS waiting, sum(parked_at IS NOT NULL) AS parked FROM outbox WHERE sent_at IS NULL;

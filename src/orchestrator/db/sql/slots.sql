@@ -1,0 +1,50 @@
+-- name: take
+INSERT INTO slots (name, repo, holder, task_id, taken_at) VALUES (:name, :repo, 'task', :task_id, utc_now())
+ON CONFLICT (name) DO NOTHING;
+
+-- name: free
+DELETE FROM slots WHERE task_id = :task_id AND name = :name;
+
+-- name: free_all
+DELETE FROM slots WHERE task_id = :task_id;
+
+-- name: held_by
+SELECT name FROM slots WHERE task_id = :task_id ORDER BY name;
+
+-- name: get
+SELECT slots.*, tasks.work_item FROM slots LEFT JOIN tasks ON tasks.id = slots.task_id WHERE name = :name;
+
+-- name: all
+SELECT slots.*, tasks.work_item FROM slots LEFT JOIN tasks ON tasks.id = slots.task_id ORDER BY name LIMIT 1000;
+
+-- name: give_to_freeze
+UPDATE slots SET holder = 'freeze', task_id = NULL, taken_at = utc_now() WHERE name = :name AND task_id = :task_id;
+
+-- name: take_from_freeze
+DELETE FROM slots WHERE name = :name AND holder = 'freeze';
+
+-- name: freeze
+INSERT INTO repo_freeze (repo, reason, task_id, frozen_at) VALUES (:repo, :reason, :task_id, utc_now())
+ON CONFLICT (repo) DO NOTHING;
+
+-- name: frozen
+SELECT repo_freeze.*, tasks.work_item FROM repo_freeze LEFT JOIN tasks ON tasks.id = task_id WHERE repo_freeze.repo = :repo;
+
+-- name: freezes
+SELECT repo_freeze.*, tasks.work_item FROM repo_freeze LEFT JOIN tasks ON tasks.id = task_id ORDER BY repo_freeze.repo;
+
+-- name: unfreeze
+DELETE FROM repo_freeze WHERE repo = :repo;
+
+-- name: newest_baseline
+SELECT percent, merged_sha, at FROM coverage_baseline WHERE repo = :repo ORDER BY id DESC LIMIT 1;
+
+-- name: baselines
+SELECT * FROM coverage_baseline WHERE repo = :repo ORDER BY id DESC LIMIT :limit;
+
+-- name: ratchet
+INSERT INTO coverage_baseline (repo, merged_sha, percent, measured, task_id, at)
+VALUES (:repo, :merged_sha,
+        max(:measured, coalesce((SELECT max(percent) FROM coverage_baseline WHERE repo = :repo), 0)),
+        :measured, :task_id, utc_now())
+ON CONFLICT (repo, merged_sha) DO NOTHING;

@@ -1,0 +1,86 @@
+-- name: add
+INSERT INTO tasks (work_item, repo, tracker, external_id, title, body, labels, stage, priority, created_at, updated_at)
+VALUES (:work_item, :repo, :tracker, :external_id, :title, :body, :labels, 'created', :priority, utc_now(), utc_now())
+ON CONFLICT (tracker, external_id) WHERE external_id IS NOT NULL AND stage NOT IN ('done', 'cancelled') DO NOTHING
+RETURNING id;
+
+-- name: add_epoch
+INSERT INTO transition_epoch (task_id, epoch) VALUES (:task_id, 0);
+
+-- name: add_dependency
+INSERT INTO job_deps (task_id, depends_on) SELECT :task_id, id FROM tasks WHERE work_item = :depends_on;
+
+-- name: get
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id WHERE id = :task_id;
+
+-- name: get_by_work_item
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id WHERE work_item = :work_item;
+
+-- name: get_open_by_ticket
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE tracker = :tracker AND external_id = :external_id AND stage NOT IN ('done', 'cancelled');
+
+-- name: list_open
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE stage NOT IN ('done', 'cancelled') AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: list_recent
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: waiting_for_dependencies
+SELECT dep.work_item, dep.stage FROM job_deps JOIN tasks AS dep ON dep.id = job_deps.depends_on
+WHERE job_deps.task_id = :task_id AND dep.stage <> 'done' ORDER BY dep.id;
+
+-- name: dependents
+SELECT task_id FROM job_deps WHERE depends_on = :task_id ORDER BY task_id;
+
+-- name: oldest_waiting_for_slot
+SELECT id FROM tasks WHERE repo = :repo AND hold = 'slot' AND stage NOT IN ('done', 'cancelled')
+ORDER BY hold_since, id LIMIT 1;
+
+-- name: waiting_for_slot
+SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') ORDER BY hold_since, id LIMIT 100;
+
+-- name: update_stage_cas
+UPDATE tasks SET stage = :new_stage, round = :round, hold = NULL, hold_reason = NULL, hold_since = NULL,
+                 cancelled_at = CASE WHEN :new_stage = 'cancelled' THEN utc_now() ELSE cancelled_at END,
+                 updated_at = utc_now()
+WHERE id = :task_id AND stage = :expected_stage;
+
+-- name: update_stage
+UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
+
+-- name: set_hold
+UPDATE tasks SET hold = :hold, hold_reason = :reason, hold_since = utc_now(), updated_at = utc_now()
+WHERE id = :task_id AND (hold IS NOT :hold OR hold_reason IS NOT :reason);
+
+-- name: clear_hold
+UPDATE tasks SET hold = NULL, hold_reason = NULL, hold_since = NULL, updated_at = utc_now()
+WHERE id = :task_id AND hold IS NOT NULL;
+
+-- name: set_branch
+UPDATE tasks SET branch = :branch, base_sha = :base_sha, head_sha = :base_sha WHERE id = :task_id;
+
+-- name: set_head
+UPDATE tasks SET head_sha = :head_sha, updated_at = utc_now() WHERE id = :task_id;
+
+-- name: set_gated
+UPDATE tasks SET gated_sha = :gated_sha, updated_at = utc_now() WHERE id = :task_id;
+
+-- name: set_track
+UPDATE tasks SET track = :track WHERE id = :task_id;
+
+-- name: set_pr
+UPDATE tasks SET pr_number = :pr_number WHERE id = :task_id;
+
+-- name: edge_taken
+INSERT INTO task_edges (task_id, from_stage, to_stage, taken) VALUES (:task_id, :from_stage, :to_stage, 1)
+ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE SET taken = taken + 1;
+
+-- name: times_entered
+SELECT coalesce(sum(taken), 0) AS times FROM task_edges WHERE task_id = :task_id AND to_stage = :stage;
+
+-- name: times_taken
+SELECT coalesce(sum(taken), 0) AS times FROM task_edges
+WHERE task_id = :task_id AND from_stage = :from_stage AND to_stage = :to_stage;

@@ -1,0 +1,195 @@
+"""Tasks: rows in, values out. ``tasks.stage`` is written by the two functions at the end and by nothing else."""
+
+import json
+
+from orchestrator.db.database import Row, Tx
+from orchestrator.domain.errors import NotFound
+from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.stage import Stage, Track
+from orchestrator.domain.task import Hold, Task, Ticket
+
+PAGE = 200
+
+
+def add(tx: Tx, repo: RepoName, work_item: WorkItem, ticket: Ticket, *, priority: int = 0) -> Task | None:
+    """File a task in stage *created*; None where an open task for the same ticket exists (nothing is written)."""
+    row = tx.one(
+        "tasks.add",
+        work_item=work_item,
+        repo=repo,
+        tracker=ticket.tracker,
+        external_id=ticket.external_id,
+        title=ticket.title,
+        body=ticket.body,
+        labels=json.dumps(ticket.labels, ensure_ascii=False),
+        priority=priority,
+    )
+    if row is None:
+        return None
+    task_id = TaskId(row["id"])
+    tx.execute("tasks.add_epoch", task_id=task_id)
+    for other in ticket.depends_on:
+        if tx.execute("tasks.add_dependency", task_id=task_id, depends_on=other) != 1:
+            raise NotFound(f"The ticket depends on {other}, which does not exist.", hint="Nothing was filed.")
+    return get(tx, task_id)
+
+
+def get(tx: Tx, task_id: TaskId) -> Task:
+    """One task.
+
+    :raises NotFound: there is none.
+    """
+    row = tx.one("tasks.get", task_id=task_id)
+    if row is None:
+        raise NotFound(f"There is no task with id {task_id}.")
+    return _task(row)
+
+
+def by_work_item(tx: Tx, work_item: str) -> Task:
+    """One task by the number people see.
+
+    :raises NotFound: there is none.
+    """
+    row = tx.one("tasks.get_by_work_item", work_item=work_item)
+    if row is None:
+        raise NotFound(f"There is no task {work_item}.", hint="`orch task list` shows the ones there are.")
+    return _task(row)
+
+
+def open_by_ticket(tx: Tx, tracker: str, external_id: str) -> Task | None:
+    """The open task of a ticket."""
+    row = tx.one("tasks.get_open_by_ticket", tracker=tracker, external_id=external_id)
+    return _task(row) if row else None
+
+
+def list_open(tx: Tx, *, after: int = 0, limit: int = PAGE) -> list[Task]:
+    """Tasks that have not ended, oldest first, one page."""
+    return [_task(row) for row in tx.all("tasks.list_open", after=after, limit=limit)]
+
+
+def list_recent(tx: Tx, *, before: int = 2**62, limit: int = PAGE) -> list[Task]:
+    """All tasks, newest first, one page."""
+    return [_task(row) for row in tx.all("tasks.list_recent", before=before, limit=limit)]
+
+
+def unmet_dependencies(tx: Tx, task_id: TaskId) -> list[tuple[WorkItem, Stage]]:
+    """What the task still waits for."""
+    rows = tx.all("tasks.waiting_for_dependencies", task_id=task_id)
+    return [(WorkItem(row["work_item"]), Stage(row["stage"])) for row in rows]
+
+
+def dependents(tx: Tx, task_id: TaskId) -> list[TaskId]:
+    """Tasks that wait for this one."""
+    return [TaskId(row["task_id"]) for row in tx.all("tasks.dependents", task_id=task_id)]
+
+
+def oldest_waiting_for_slot(tx: Tx, repo: RepoName) -> TaskId | None:
+    """Who has waited longest for the repository's slots."""
+    row = tx.one("tasks.oldest_waiting_for_slot", repo=repo)
+    return TaskId(row["id"]) if row else None
+
+
+def waiting_for_slot(tx: Tx) -> list[TaskId]:
+    """Everyone who waits for a slot, oldest first."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.waiting_for_slot")]
+
+
+def hold(tx: Tx, task_id: TaskId, why: Hold, reason: str) -> bool:
+    """Say why the task does not move; False where that already stands there."""
+    return tx.execute("tasks.set_hold", task_id=task_id, hold=why, reason=reason) == 1
+
+
+def release_hold(tx: Tx, task_id: TaskId) -> bool:
+    """Let it move again; False where nothing held it."""
+    return tx.execute("tasks.clear_hold", task_id=task_id) == 1
+
+
+def set_branch(tx: Tx, task_id: TaskId, branch: str, base: Sha) -> None:
+    """Name the branch and the commit it starts from, once."""
+    tx.execute("tasks.set_branch", task_id=task_id, branch=branch, base_sha=base)
+
+
+def set_head(tx: Tx, task_id: TaskId, head: Sha) -> None:
+    """The branch's own head as the ledger knows it."""
+    tx.execute("tasks.set_head", task_id=task_id, head_sha=head)
+
+
+def set_gated(tx: Tx, task_id: TaskId, gated: Sha | None) -> None:
+    """The SHA that verdicts are about (DESIGN §3)."""
+    tx.execute("tasks.set_gated", task_id=task_id, gated_sha=gated)
+
+
+def set_track(tx: Tx, task_id: TaskId, track: Track) -> None:
+    """How much of the pipeline the task passes through."""
+    tx.execute("tasks.set_track", task_id=task_id, track=track)
+
+
+def set_pr(tx: Tx, task_id: TaskId, number: int) -> None:
+    """The task's one pull request."""
+    tx.execute("tasks.set_pr", task_id=task_id, pr_number=number)
+
+
+def times_entered(tx: Tx, task_id: TaskId, stage: Stage) -> int:
+    """How often the task has come into a stage: its rounds so far."""
+    return _times(tx.one("tasks.times_entered", task_id=task_id, stage=stage))
+
+
+def times_taken(tx: Tx, task_id: TaskId, source: Stage, target: Stage) -> int:
+    """How often the task has gone along an edge."""
+    return _times(tx.one("tasks.times_taken", task_id=task_id, from_stage=source, to_stage=target))
+
+
+def update_task_stage_cas(
+    tx: Tx, task_id: TaskId, expected_stage: Stage, new_stage: Stage, *, epoch: int
+) -> bool:
+    """Write a stage iff the task still is in the expected one under the expected epoch; raises the epoch (law 2, FR-2).
+
+    The caller's transaction has locked the epoch row first. False: lost race, nothing was written, nothing may be done.
+    """
+    if tx.execute("leases.raise_epoch", task_id=task_id, epoch=epoch) != 1:
+        return False
+    written = tx.execute(
+        "tasks.update_stage_cas",
+        task_id=task_id,
+        expected_stage=expected_stage,
+        new_stage=new_stage,
+        round=times_entered(tx, task_id, new_stage) + 1,
+    )
+    if written == 1:
+        tx.execute("tasks.edge_taken", task_id=task_id, from_stage=expected_stage, to_stage=new_stage)
+    return written == 1
+
+
+def update_task_stage(tx: Tx, task_id: TaskId, new_stage: Stage) -> None:
+    """The seed's unconditional write: kept by name, used by nothing while the kill-switch is on (departure 1)."""
+    tx.execute("tasks.update_stage", task_id=task_id, new_stage=new_stage)
+
+
+def _times(row: Row | None) -> int:
+    return int(row["times"]) if row else 0
+
+
+def _task(row: Row) -> Task:
+    return Task(
+        id=TaskId(row["id"]),
+        work_item=WorkItem(row["work_item"]),
+        repo=RepoName(row["repo"]),
+        title=row["title"],
+        body=row["body"],
+        labels=tuple(json.loads(row["labels"])),
+        stage=Stage(row["stage"]),
+        round=row["round"],
+        epoch=row["epoch"],
+        track=Track(row["track"]) if row["track"] else None,
+        hold=Hold(row["hold"]) if row["hold"] else None,
+        hold_reason=row["hold_reason"],
+        hold_since=row["hold_since"],
+        branch=row["branch"],
+        base_sha=row["base_sha"],
+        head_sha=row["head_sha"],
+        gated_sha=row["gated_sha"],
+        pr_number=row["pr_number"],
+        cancelled_at=row["cancelled_at"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

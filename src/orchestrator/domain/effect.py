@@ -1,0 +1,101 @@
+"""Effects: irreversible acts on the outside world, and what the authority says of them (DESIGN §6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from orchestrator.domain.ids import EffectId, TaskId
+
+
+class EffectName(StrEnum):
+    """The acts the ledger knows. Nothing acts outside them (law 3)."""
+
+    PUSH = "push"
+    OPEN_PR = "open_pr"
+    MERGE_PR = "merge_pr"
+    RATCHET = "ratchet"
+    IMAGE = "image"
+    DEPLOY_INIT = "deploy_init"
+    DEPLOY_UNDO = "deploy_undo"
+
+
+class EffectState(StrEnum):
+    """Life of a ledger row. ``applied`` and ``revoked`` are settled; everything else is driven on."""
+
+    INTENDED = "intended"
+    REVOKING = "revoking"
+    IN_DOUBT = "in_doubt"
+    APPLIED = "applied"
+    REVOKED = "revoked"
+
+    @property
+    def settled(self) -> bool:
+        """True where a probe has shown the outcome."""
+        return self in (EffectState.APPLIED, EffectState.REVOKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The authority shows that the act took place. ``fact`` is what it showed."""
+
+    fact: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplied:
+    """The authority shows that the act has not taken place: enough to act, never enough to give up (law 4)."""
+
+    fact: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The authority could not be read. Hold, probe again, never guess."""
+
+    reason: str
+
+
+Probe = Applied | NotApplied | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A durable decision with everything it was judged on, as stored before the act."""
+
+    effect_id: EffectId
+    task_id: TaskId
+    name: EffectName
+    key: str
+    round: int
+    state: EffectState
+    sequence: int
+    token: str  # fencing token that the act carries to the authority
+    judged: Mapping[str, object]  # head, base and tree SHA, coverage, approval, nonce …
+    fact: Mapping[str, object] | None = None
+    intent_at: str = ""
+    actor: str = ""
+
+
+class Effect(Protocol):
+    """One kind of act. ``act`` may raise anything from the outside: its answer settles nothing."""
+
+    name: EffectName
+
+    def probe(self, intent: Intent) -> Probe:
+        """Ask the authority whether the act took place. Raises nothing: unreadable is ``Unknown``."""
+        ...
+
+    def act(self, intent: Intent) -> None:
+        """Do it once, carrying ``intent.token`` so that the authority can refuse a stale actor (law 5).
+
+        :raises OutsideError: the call failed or was refused; says nothing about the outcome.
+        """
+        ...
+
+    def revoke(self, intent: Intent) -> None:
+        """Make every call ever sent for this intent impossible at the authority (law 4).
+
+        :raises OutsideError: it could not be revoked; the effect stays ``revoking``.
+        """
+        ...

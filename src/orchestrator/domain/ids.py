@@ -1,0 +1,27 @@
+"""Identifiers as distinct types, so that a task's number is never passed where a job's is wanted."""
+
+from typing import NewType
+
+TaskId = NewType("TaskId", int)
+JobId = NewType("JobId", int)
+RunId = NewType("RunId", int)
+EffectId = NewType("EffectId", int)
+EventId = NewType("EventId", int)
+
+WorkItem = NewType("WorkItem", str)
+"""The number people see and click, such as ``ORCH-114``. Unique for ever; a ticket delivered again gets a new one."""
+
+RepoName = NewType("RepoName", str)
+"""The name a repository is configured under."""
+
+Sha = NewType("Sha", str)
+"""A full lower-case git object name (40 or 64 hex digits)."""
+
+Digest = NewType("Digest", str)
+"""Content address of a built artefact, ``sha256:<64 hex>``."""
+
+BootId = NewType("BootId", str)
+"""Random value drawn at every process start: the identity of one life of one process."""
+
+TransitionId = NewType("TransitionId", str)
+"""Unique id of one transition's commit; decides after a lost answer to COMMIT (law 2)."""

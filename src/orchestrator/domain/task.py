@@ -1,0 +1,85 @@
+"""A task: one ticket on its way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.stage import Stage, Track
+
+
+class Hold(StrEnum):
+    """Why a task does not move although nobody works on it."""
+
+    ESCALATED = "escalated"  # waits for a person's decision: retry or cancel
+    BLOCKED = "blocked"  # waits for another task or the tracker
+    PERSON = "person"  # waits for an approval
+    SLOT = "slot"  # waits for a shared place
+    FROZEN = "frozen"  # its repository is frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a person asked for. Hostile text: data, never a path, a template or a command (law 10)."""
+
+    title: str
+    body: str = ""
+    labels: tuple[str, ...] = ()
+    tracker: str = "local"
+    external_id: str | None = None
+    depends_on: tuple[WorkItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One row of ``tasks`` with its epoch; a snapshot, true at the moment it was read."""
+
+    id: TaskId
+    work_item: WorkItem
+    repo: RepoName
+    title: str
+    body: str
+    labels: tuple[str, ...]
+    stage: Stage
+    round: int
+    epoch: int
+    track: Track | None
+    hold: Hold | None
+    hold_reason: str | None
+    hold_since: str | None
+    branch: str | None
+    base_sha: Sha | None
+    head_sha: Sha | None
+    gated_sha: Sha | None
+    pr_number: int | None
+    cancelled_at: str | None
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """M: the merge of main's tip and the task's head, built before staging (DESIGN §3)."""
+
+    task_id: TaskId
+    round: int
+    sha: Sha
+    tree: Sha
+    base_sha: Sha  # main's tip when M was built: M's first parent
+    head_sha: Sha  # the branch's own head: M's second parent
+    nonce: str
+    sequence: int
+    fence: str  # token of the fence ref, created with the candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A person's word, bound to what was on show when it was given (law 7)."""
+
+    kind: str  # "approved" | "confirm-deploy" | "cancel" | "retry" | "reject"
+    stage: Stage
+    round: int
+    subject: str | None  # SHA or document hash that was on show
+    person: str
+    reason: str = ""
+    data: Mapping[str, str] | None = None

@@ -1,0 +1,92 @@
+"""The forge as the product needs it: the authority for branches, pull requests and the merge.
+
+Every method raises :class:`~orchestrator.domain.errors.AuthorityUnreachable` where the forge cannot be asked. No answer
+of ``push``, ``open_pr``, ``merge`` or ``revoke_merge`` settles anything: only the reading methods state facts (law 4).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.task import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """One pull request as the forge shows it."""
+
+    number: int
+    branch: str
+    head_sha: Sha
+    state: str  # "open" | "merged" | "closed"
+    title: str
+    url: str
+
+
+class Forge(Protocol):
+    """One repository at one forge."""
+
+    repo: RepoName
+    default_branch: str
+
+    def fetch_url(self) -> str:
+        """What ``git fetch`` is given to read the repository; holds no secret."""
+        ...
+
+    def tip(self, branch: str) -> Sha | None:
+        """The branch's tip, None where there is no such branch."""
+        ...
+
+    def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
+        """Set ``branch`` to ``sha`` out of the git folder ``source`` iff it still is at ``expected`` (None: absent).
+
+        :raises OutsideError: refused or failed.
+        """
+        ...
+
+    def delete_branch(self, branch: str, expected: Sha) -> None:
+        """Remove a branch iff it still is at ``expected``."""
+        ...
+
+    def pull_requests(self, branch: str) -> Sequence[PullRequest]:
+        """All pull requests whose head is ``branch``, oldest first."""
+        ...
+
+    def open_pr(self, branch: str, title: str, body: str) -> PullRequest:
+        """Open a pull request against the default branch."""
+        ...
+
+    def close_pr(self, number: int) -> None:
+        """Close one without merging; closing a closed one does nothing."""
+        ...
+
+    def prepare_merge(self, candidate: Candidate, source: Path, branch: str) -> None:
+        """Make M known to the forge and set up its fence, before anything may merge it. Safe to repeat.
+
+        Local: M's objects, the fence ref at ``candidate.fence``. Remote: M pushed as the pull request's head.
+        """
+        ...
+
+    def merge(self, candidate: Candidate, pr_number: int | None) -> None:
+        """Move main to M: only from M's first parent, only while the candidate's fence stands (law 5).
+
+        :raises OutsideError: refused or failed; says nothing about the outcome.
+        """
+        ...
+
+    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
+        """The one of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor."""
+        ...
+
+    def revoke_merge(self, candidate: Candidate, token: str) -> None:
+        """Make every merge call ever sent for this candidate impossible; ``token`` is newer than all of them. Safe to repeat.
+
+        :raises OutsideError: could not be done; nothing may be concluded.
+        """
+        ...
+
+    def contains(self, descendant: Sha, ancestor: Sha) -> bool:
+        """True iff ``ancestor`` is ``descendant`` or one of its ancestors."""
+        ...

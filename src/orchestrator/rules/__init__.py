@@ -1,0 +1,1 @@
+"""Decisions as pure functions: values in, values out, no I/O."""

@@ -1,0 +1,279 @@
+"""Processes, handed in: run to the end, start detached, ask whether one still lives.
+
+A pid alone identifies nobody. An identity is (machine boot id, pid namespace, pid, start ticks); anything that cannot
+be proved is *unknown*, and unknown is never taken for dead (DESIGN §5).
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Protocol
+
+ZOMBIE_STATES = frozenset("ZXx")
+START_TICKS_FIELD = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing parenthesis
+
+
+class Liveness(StrEnum):
+    """What can be proved about a process."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One life of one process on one machine boot."""
+
+    machine_boot_id: str
+    pid_namespace: str
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A process that ended. Output is bytes as they came, cut at the caller's limit."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool = False
+
+
+class Processes(Protocol):
+    """What the product may do with processes. ``argv`` is always a list; there is no shell."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        output: IO[bytes] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Completed:
+        """Run to the end in a session of its own; on time-out its process group is killed.
+
+        ``output`` receives stdout and stderr together as they come; else both are returned. ``pass_fds`` stay open
+        in the child: a lock held through one is held until the child has ended too, even if we die first.
+
+        :raises FileNotFoundError: there is no such program.
+        """
+        ...
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        output: Path,
+    ) -> ProcessIdentity:
+        """Start detached: own session, stdin from /dev/null, output appended to a file, outlives us.
+
+        :raises FileNotFoundError: there is no such program.
+        """
+        ...
+
+    def own(self) -> ProcessIdentity:
+        """This process."""
+        ...
+
+    def liveness(self, identity: ProcessIdentity) -> Liveness:
+        """Whether that very process still lives."""
+        ...
+
+    def signal_group(self, identity: ProcessIdentity, signum: int) -> bool:
+        """Signal the process group led by that very process; False where it cannot be proved to be it."""
+        ...
+
+
+class SystemProcesses:
+    """The real thing, on Linux."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        output: IO[bytes] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Completed:
+        """Run to the end; see :class:`Processes`."""
+        with subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=output if output is not None else subprocess.PIPE,
+            stderr=subprocess.STDOUT if output is not None else subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        ) as child:
+            try:
+                out, err = child.communicate(stdin, timeout)
+                return Completed(tuple(argv), child.returncode, out or b"", err or b"")
+            except subprocess.TimeoutExpired as expired:
+                _kill_group(child.pid)
+                # A helper in another session may hold the pipe; what was read so far must do.
+                _close(child)
+                child.wait()
+                return Completed(
+                    tuple(argv), child.returncode, expired.stdout or b"", expired.stderr or b"", True
+                )
+            except BaseException:
+                _kill_group(child.pid)
+                raise
+
+    def spawn(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path
+    ) -> ProcessIdentity:
+        """Start detached; see :class:`Processes`."""
+        self._reap()
+        with output.open("ab") as sink:
+            child = subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        return ProcessIdentity(machine_boot_id(), pid_namespace(), child.pid, start_ticks(child.pid) or 0)
+
+    def own(self) -> ProcessIdentity:
+        """This process."""
+        pid = os.getpid()
+        return ProcessIdentity(machine_boot_id(), pid_namespace(), pid, start_ticks(pid) or 0)
+
+    def liveness(self, identity: ProcessIdentity) -> Liveness:
+        """Compare boot id, namespace and start ticks before believing a pid."""
+        self._reap()
+        if identity.machine_boot_id != machine_boot_id():
+            return (
+                Liveness.UNKNOWN
+            )  # another machine, or this one before a reboot: only the heartbeat can tell
+        if identity.pid_namespace != pid_namespace() or identity.pid <= 0:
+            return Liveness.UNKNOWN
+        state = process_state(identity.pid)
+        if state is None:
+            return Liveness.UNKNOWN if _hidden(identity.pid) else Liveness.DEAD
+        if state in ZOMBIE_STATES or start_ticks(identity.pid) != identity.start_ticks:
+            return Liveness.DEAD
+        return Liveness.ALIVE
+
+    def signal_group(self, identity: ProcessIdentity, signum: int) -> bool:
+        """Signal through a pidfd held open, so that the number cannot be re-used in between."""
+        if identity.pid <= 1:
+            return False
+        try:
+            handle = os.pidfd_open(identity.pid)
+        except OSError:
+            return False
+        try:
+            if self.liveness(identity) is not Liveness.ALIVE:
+                return False
+            os.killpg(identity.pid, signum)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def _reap(self) -> None:
+        """Collect ended children, so that they do not stay as zombies."""
+        for pid, child in list(self._children.items()):
+            if child.poll() is not None:
+                del self._children[pid]
+
+
+def machine_boot_id() -> str:
+    """The kernel's boot id; empty where /proc is not readable."""
+    return _read("/proc/sys/kernel/random/boot_id")
+
+
+def pid_namespace() -> str:
+    """The pid namespace's inode as the kernel names it."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None where it is not to be seen."""
+    fields = _stat_fields(pid)
+    return int(fields[START_TICKS_FIELD]) if fields else None
+
+
+def process_state(pid: int) -> str | None:
+    """One letter as in ``ps``; None where there is no such process or it is hidden."""
+    fields = _stat_fields(pid)
+    return fields[0] if fields else None
+
+
+def pid_alive(pid: object) -> bool:
+    """The seed's ``merge_gate.pid_alive``: False only where the number provably belongs to no running process.
+
+    Never raises and never signals a group: anything that is no positive integer is not alive; "not permitted" is alive.
+    """
+    if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
+        return False
+    state = process_state(pid)
+    if state is not None:
+        return state not in ZOMBIE_STATES
+    return _hidden(pid)
+
+
+def _hidden(pid: int) -> bool:
+    """True where a process exists that /proc does not show us."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def _stat_fields(pid: int) -> list[str]:
+    text = _read(f"/proc/{pid}/stat")
+    return text[text.rindex(")") + 2 :].split() if ")" in text else []
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _close(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()

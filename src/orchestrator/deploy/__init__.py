@@ -1,0 +1,1 @@
+"""Starting an environment's command once, and watching what then runs there."""

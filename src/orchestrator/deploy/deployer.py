@@ -1,0 +1,54 @@
+"""Starts, revokes and ends deploys."""
+
+import threading
+from typing import Protocol
+
+from orchestrator.deploy.records import DeployStart, Exit, Started
+
+
+class Deployer(Protocol):
+    """An environment's starts. Every method may be repeated, by anyone, after any crash."""
+
+    def start(self, start: DeployStart) -> None:
+        """Let the start be claimed and run, once; returns when somebody holds the claim.
+
+        :raises OutsideError: nobody claimed it in time, or a record cannot be written; says nothing of the outcome.
+        """
+        ...
+
+    def started(self, start: DeployStart) -> Started | None:
+        """Who holds the claim; None where nobody does yet.
+
+        :raises AuthorityUnreachable: the claim cannot be read, or belongs to another intent: in doubt.
+        """
+        ...
+
+    def revoke(self, start: DeployStart) -> Started:
+        """Claim the start for nobody, so that no child ever sent can run it; returns whoever holds the claim.
+
+        :raises AuthorityUnreachable: it could not be claimed or read.
+        """
+        ...
+
+    def exit(self, start: DeployStart) -> Exit | None:
+        """How the command ended; None while it runs, never ran, or its end cannot be proved.
+
+        Where the runner provably died without a record, the command's group is ended first, then ``killed`` recorded.
+
+        :raises AuthorityUnreachable: a record cannot be read or written.
+        """
+        ...
+
+    def terminate(self, start: DeployStart) -> Exit | None:
+        """End the command's process group and wait for its end; None where no command was ever started.
+
+        :raises AuthorityUnreachable: the end could not be proved in time.
+        """
+        ...
+
+    def wait(self, start: DeployStart, stop: threading.Event, deadline_s: float) -> Exit | None:
+        """Wait for the command's end; None at the deadline, when ``stop`` is set, or where the start was revoked.
+
+        :raises AuthorityUnreachable: a record cannot be read.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Building the artefact and keeping it, addressed by its content."""

@@ -1,0 +1,236 @@
+"""The orchestrator's own bare clone of a repository: what the forge has, and everything we were given to keep.
+
+Must hold: no agent's git ever works in this folder, and its configuration is exactly the one written here (it is put
+right before each use). Objects that came in are never thrown away (no garbage collection). References of ours:
+``refs/forge/heads/*`` what the forge showed at the last fetch, ``refs/orch/rescue/<work item>/<n>`` what would else
+have been lost.
+
+On failure a ``GitError`` is raised and the clone is as before; a half-made clone has another name and is made anew.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.domain.errors import GitError
+from orchestrator.domain.ids import Sha, WorkItem
+from orchestrator.rules.names import work_item_ref
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.files import make_private_folder, replace_durably
+from orchestrator.runtime.git import Git, git_error
+from orchestrator.runtime.git_refs import ANY, RefChange, References, RefsRefused
+from orchestrator.runtime.git_transfer import transfer
+from orchestrator.workspace.checkout import checked_out
+from orchestrator.workspace.commits import encode_path
+from orchestrator.workspace.history import History
+
+CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
+FORGE_HEADS = "refs/forge/heads/"
+RESCUE = "refs/orch/rescue/"
+FETCH_TIMEOUT_S = 600.0
+WORK_TREE_TIMEOUT_S = 300.0
+REMOTE_PROTOCOLS = ("file", "https", "http", "ssh")
+
+
+class Clone(History):
+    """One repository's clone. Safe to use from many threads and processes."""
+
+    def __init__(
+        self,
+        git: Git,
+        path: Path,
+        url: str,
+        default_branch: str,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        fetch_env: Callable[[], Mapping[str, str]] = dict,
+        fetch_settings: Sequence[str] = (),
+    ) -> None:
+        """``fetch_env`` gives the variables (such as GIT_ASKPASS) that a fetch from a remote forge needs."""
+        super().__init__(git, path)
+        self.url = url
+        self.default_branch = default_branch
+        self.clock = clock
+        self.entropy = entropy
+        self.refs = References(git, path, clock, entropy)
+        self._fetch_env = fetch_env
+        self._fetch_settings = tuple(fetch_settings)
+
+    def open_or_create(self) -> "Clone":
+        """Make the clone where there is none; repeating is harmless. Fetching is a step of its own.
+
+        :raises GitError: git failed.
+        :raises OSError: the state folder is full or read-only.
+        """
+        if not (self.path / "HEAD").is_file():
+            make_private_folder(self.path.parent)
+            aside = Path(tempfile.mkdtemp(prefix="clone-", dir=self.path.parent))
+            try:
+                self.git.run(["init", "-q", "--bare", "--template=", "--", str(aside)], cwd=self.path.parent)
+                (aside / "config").write_bytes(CONFIG)
+                if not (self.path / "HEAD").is_file():  # another thread may have been faster
+                    aside.rename(self.path)
+            except OSError:
+                if not (self.path / "HEAD").is_file():
+                    raise
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        self.before_use()
+        return self
+
+    def fetch(self) -> None:
+        """Bring branches and tags up to what the forge has now.
+
+        :raises GitError: the forge cannot be reached or the fetch failed.
+        :raises AuthorityUnreachable: a stranger's lock stays in the clone.
+        """
+        self.before_use()
+        args = ["fetch", "-q", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+        args += ["--no-recurse-submodules", "--upload-pack=git-upload-pack", "--", self.url]
+        args += [f"+refs/heads/*:{FORGE_HEADS}*", "+refs/tags/*:refs/tags/*"]
+        done = self.refs.writing(
+            args,
+            {FORGE_HEADS: ANY, "refs/tags/": ANY},
+            protocols=REMOTE_PROTOCOLS,
+            env=self._fetch_env(),
+            settings=self._fetch_settings,
+            timeout=FETCH_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise git_error("git fetch", done)
+
+    def tip(self, branch: str) -> Sha | None:
+        """A branch's tip as the forge had it at the last fetch, None where there was none."""
+        return self.refs.read(FORGE_HEADS + branch)
+
+    def commit_files(self, parent: Sha, files: Mapping[str, bytes | None], message: str) -> Sha:
+        """A commit on top of ``parent`` in which these files have this content (None: are gone). No checkout needed.
+
+        :raises GitError: a path is not acceptable, or git failed.
+        """
+        blobs = {path: self._blob(data) for path, data in files.items() if data is not None}
+        lines = list[bytes]()
+        for path in files:
+            checked = encode_path(check_path(path))
+            if path in blobs:
+                lines.append(b"100644 %s\t%s\0" % (blobs[path].encode("ascii"), checked))
+            else:
+                lines.append(b"0 %s\t%s\0" % (b"0" * len(parent), checked))
+        with self.temporary_index() as index:
+            self.run_index(["read-tree", parent], index)
+            self.run_index(["update-index", "-z", "--index-info"], index, input=b"".join(lines))
+            tree = Sha(self.run_index(["write-tree"], index).decode("ascii").strip())
+        return self.commit_tree(tree, [parent], message)
+
+    def commit_tree(self, tree: Sha, parents: Sequence[Sha], message: str) -> Sha:
+        """A commit object under the orchestrator's identity; nothing points at it yet."""
+        args = [
+            "commit-tree",
+            "--no-gpg-sign",
+            *(word for parent in parents for word in ("-p", parent)),
+            tree,
+        ]
+        # Lone surrogates come from undecodable bytes and are not worth failing for.
+        return Sha(self._run(args, input=message.encode("utf-8", "replace")).decode("ascii").strip())
+
+    def receive(self, objects: Path, wanted: Sequence[Sha], *, strict: bool = True) -> None:
+        """Take commits and all they need out of another object folder; see :func:`transfer`.
+
+        :raises GitError: they are not complete or not well-formed.
+        """
+        self.before_use()
+        transfer(self.git, objects, self.path, wanted, strict=strict)
+
+    def rescue(self, work_item: WorkItem, sha: Sha) -> str:
+        """Keep a commit for ever under ``refs/orch/rescue/<work item>/<n>``; its reference. Safe to repeat.
+
+        :raises GitError: the commit is not here, or the reference cannot be written.
+        """
+        prefix = f"{RESCUE}{work_item_ref(work_item)}/"
+        while True:
+            kept = self.refs.under(prefix)
+            known = next((ref for ref, value in kept.items() if value == sha), None)
+            if known is not None:
+                return known
+            number = 1 + max((int(ref.removeprefix(prefix)) for ref in kept), default=0)
+            try:
+                self.refs.change(RefChange(f"{prefix}{number}", None, sha))
+            except RefsRefused:
+                if f"{prefix}{number}" not in self.refs.under(prefix):
+                    raise  # not a lost race
+            else:
+                return f"{prefix}{number}"
+
+    def rescued(self, work_item: WorkItem) -> Mapping[str, Sha]:
+        """Everything kept for a work item."""
+        return self.refs.under(f"{RESCUE}{work_item_ref(work_item)}/")
+
+    @contextmanager
+    def export(self, sha: Sha, target: Path) -> Iterator[Path]:
+        """A clean checkout of exactly ``sha`` at ``target`` for the length of the block; see :mod:`checkout`.
+
+        :raises GitError: there is no such commit, or git failed.
+        """
+        self.before_use()
+        with checked_out(self.git, self.path, sha, target) as path:
+            yield path
+
+    @contextmanager
+    def temporary_index(self) -> Iterator[Path]:
+        """A path for an index of one's own, gone after the block."""
+        with tempfile.TemporaryDirectory(prefix="index-", dir=self.path) as folder:
+            yield Path(folder) / "index"
+
+    def run_index(
+        self,
+        args: Sequence[str],
+        index: Path,
+        *,
+        work_tree: Path | None = None,
+        objects: Path | None = None,
+        input: bytes | None = None,
+    ) -> bytes:
+        """A plumbing command on an index, optionally with a work tree and a further object folder to look into.
+
+        :raises GitError: git failed.
+        """
+        env = {"GIT_INDEX_FILE": str(index)}
+        if work_tree is not None:
+            env["GIT_WORK_TREE"] = str(work_tree)
+        if objects is not None:
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(objects)
+        self.before_use()
+        return self.git.run(
+            args, git_dir=self.path, cwd=work_tree, env=env, input=input, timeout=WORK_TREE_TIMEOUT_S
+        ).stdout
+
+    def before_use(self) -> None:
+        """Put the configuration right: it is ours alone, whoever may have written to it."""
+        config = self.path / "config"
+        try:
+            if not config.is_symlink() and config.read_bytes() == CONFIG:
+                return
+        except OSError:
+            pass
+        if config.is_symlink() or not config.is_file():
+            config.unlink(missing_ok=True)
+        replace_durably(config, CONFIG)
+
+    def _blob(self, data: bytes) -> str:
+        args = ["hash-object", "-w", "--no-filters", "--stdin"]
+        return self._run(args, input=data).decode("ascii").strip()
+
+
+def check_path(path: str) -> str:
+    """The path, if it may be written into a tree: relative, plain, and nothing of git's own.
+
+    :raises GitError: it may not.
+    """
+    parts = path.split("/")
+    if "\0" in path or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
+        raise GitError(f"{path[:200]!r} is no path that may be written.", hint="Use a plain relative path.")
+    return path

@@ -1,1 +1,3 @@
-"""Agent programs: one small Protocol, an adapter for each program, and a supervisor for each run (laws 8 and 10)."""
+"""Agent programs: one small Protocol, an adapter for each program, and a supervisor for each run (laws 8 and
+10).
+"""

@@ -1,8 +1,9 @@
 """What an agent program is to us: how to start it, how to read what it says, how to judge how it ended.
 
-An adapter holds no state and does no I/O of its own: ``launch`` and ``finish`` turn records into records, ``parse`` turns
-one line into events and never raises. Everything that runs, waits, limits or kills belongs to the supervisor, which is the
-same for all programs. An adapter's verdict says how the *program* ended; whether work was done is git's word (law 10).
+An adapter holds no state and does no I/O of its own: ``launch`` and ``finish`` turn records into records,
+``parse`` turns one line into events and never raises. Everything that runs, waits, limits or kills belongs to
+the supervisor, which is the same for all programs. An adapter's verdict says how the *program* ended; whether
+work was done is git's word (law 10).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""What an agent is told: one record, kept as ``brief.json`` for programs and rendered as ``prompt.md`` for models."""
+"""What an agent is told: one record, kept as ``brief.json`` for programs and rendered as ``prompt.md`` for
+models.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +44,9 @@ class BriefFiles:
     prompt_file: Path
 
 
-def write_brief(brief: Brief, run_dir: Path, template: str | None = None, extra: Mapping[str, str] | None = None) -> BriefFiles:
+def write_brief(
+    brief: Brief, run_dir: Path, template: str | None = None, extra: Mapping[str, str] | None = None
+) -> BriefFiles:
     """Write ``brief.json`` and ``prompt.md`` (0600) into the run folder.
 
     :raises ConfigError: the repository's own template cannot be rendered.

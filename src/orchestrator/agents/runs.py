@@ -1,19 +1,38 @@
 """Runs of agents, as the orchestrator sees them: start, adopt, wait, stop, revoke, and the result (law 8).
 
-What must hold: one run folder starts one agent at most; whoever creates ``STARTED`` first decides. A run is judged over
-only when its exit record is there, or when its supervisor is provably dead and everything it left has been ended.
+What must hold: one run folder starts one agent at most; whoever creates ``STARTED`` first decides. A run is
+judged over only when its supervisor is dead, and dead without an exit record only when everything the agent
+left has been ended too. What cannot be proved (another host, a container that was replaced) is waited for
+until the heartbeat is so old that the supervisor, were it alive, would have ended the agent for want of
+adoption.
 """
 
+import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 
+import orchestrator
 from orchestrator.agents.agent import Launch, Limits, Session
-from orchestrator.domain.job import RunResult, Usage
-from orchestrator.runtime.clock import Clock
+from orchestrator.agents.run_folder import LaunchRecord, Progress, RunFolder, StartedRecord, Starter
+from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.job import RunOutcome, RunResult, Usage
+from orchestrator.runtime.clock import Clock, parse_stamp, stamp
+from orchestrator.runtime.durable_file import PRIVATE_FILE, write_durably
 from orchestrator.runtime.entropy import Entropy
-from orchestrator.runtime.process import ProcessIdentity, Processes
+from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
+from orchestrator.runtime.supervisor import sweep
+
+PROGRAM = "orchestrator.agents.supervisor"
+POLL_SECONDS = 0.2
+TOUCH_SECONDS = 5.0  # adoption is renewed this often; a small part of any sensible run_orphan_ttl
+LOST_MARGIN_SECONDS = 60.0  # beyond run_orphan_ttl, before an unprovable supervisor counts as gone
+SUPERVISOR_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,54 +43,197 @@ class RunHandle:
     supervisor: ProcessIdentity | None
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a running agent is doing: for people; written about once a second."""
-
-    at: str
-    turns: int = 0
-    usage: Usage = field(default_factory=Usage)
-    tool: str | None = None
-    text: str = ""
-    log_bytes: int = 0
-
-
 class Runs:
     """All agent runs of this process and of the processes before it."""
 
-    def __init__(self, processes: Processes, clock: Clock, entropy: Entropy, environ: Mapping[str, str]) -> None:
-        self._processes, self._clock, self._entropy, self._environ = processes, clock, entropy, environ
+    def __init__(self, processes: Processes, clock: Clock, entropy: Entropy) -> None:
+        self._processes, self._clock, self._entropy = processes, clock, entropy
 
-    def start(self, run_dir: Path, launch: Launch, limits: Limits) -> RunHandle:
-        """Write ``launch.json`` and start the run's supervisor, detached."""
-        raise NotImplementedError
+    def start(self, run_dir: Path, launch: Launch, limits: Limits, environ: Mapping[str, str]) -> RunHandle:
+        """Write ``launch.json`` and start the run's supervisor, detached. ``environ`` is ours: the supervisor gets what
+        Python needs and the launch's secrets, nothing else.
+
+        :raises OutsideError: the run folder cannot be written or no process can be started; nothing has started then.
+        """
+        folder = RunFolder(run_dir)
+        try:
+            folder.create()
+            _carry_over(launch.resume, folder)
+            folder.write_launch(self._entropy.token(), launch, limits)
+            self._touch(folder)
+            env = {name: environ[name] for name in SUPERVISOR_NEEDS if name in environ}
+            env |= {**launch.secrets, "PYTHONPATH": _package_path(), "HOME": str(run_dir)}
+            argv = [sys.executable, "-P", "-m", PROGRAM, str(run_dir)]
+            folder.supervisor_log.touch(mode=PRIVATE_FILE)
+            identity = self._processes.spawn(argv, cwd=run_dir, env=env, output=folder.supervisor_log)
+            folder.write_spawned(identity)
+        except OSError as error:
+            raise OutsideError(
+                f"The agent could not be started: {error.strerror or error} ({error.filename or run_dir}). "
+                "The job stays as it was.",
+                hint="Free some disk space or correct the rights of the state folder, then retry the task.",
+            ) from error
+        return RunHandle(run_dir, identity)
 
     def adopt(self, run_dir: Path) -> RunHandle | None:
-        """Take over a run that another process started; None where nothing lives there any more."""
-        raise NotImplementedError
+        """Take over a run that another process started; None where it has ended or nothing has started."""
+        folder = RunFolder(run_dir)
+        identity = self._supervisor(folder)
+        if identity is None or self._processes.liveness(identity) is not Liveness.ALIVE:
+            return None
+        self._touch(folder)
+        return RunHandle(run_dir, identity)
 
     def result(self, run_dir: Path) -> RunResult | None:
-        """How the run ended; None while it runs or may still start."""
-        raise NotImplementedError
+        """How the run ended; None while it runs, may still start, or cannot be told apart from one that runs.
+
+        Ends what a dead supervisor left behind before it says anything.
+        """
+        folder = RunFolder(run_dir)
+        identity = self._supervisor(folder)
+        started = folder.started()
+        if started is not None and started.by is Starter.REVOKER:
+            return RunResult(
+                RunOutcome.NOT_STARTED, None, Usage(), "The run was called off before it started."
+            )
+        if identity is None:
+            return folder.result()  # not spawned, or not noted: only revoke() can settle that
+        alive = self._processes.liveness(identity)
+        if alive is Liveness.ALIVE or (alive is Liveness.UNKNOWN and not self._lost(folder, started)):
+            return folder.result() if alive is Liveness.UNKNOWN else None
+        return folder.result() or self._bury(folder, started)
 
     def wait(
         self, handle: RunHandle, stop: threading.Event, on_progress: Callable[[Progress], None] | None = None
     ) -> RunResult | None:
         """Block until the run has ended, keeping it adopted; None when ``stop`` was set first (the run goes on)."""
-        raise NotImplementedError
+        folder, shown = RunFolder(handle.run_dir), ""
+        touched = self._clock.boottime()
+        while True:
+            result = self.result(handle.run_dir)
+            if result is not None:
+                return result
+            progress = folder.progress() if on_progress is not None else None
+            if on_progress is not None and progress is not None and progress.at != shown:
+                shown = progress.at
+                on_progress(progress)
+            if self._clock.boottime() - touched >= self._touch_interval(folder):
+                touched = self._clock.boottime()
+                self.touch(handle)
+            if self._clock.wait(stop, POLL_SECONDS):
+                return None
 
     def stop(self, handle: RunHandle, reason: str) -> None:
-        """Ask the supervisor to end the run; ``wait`` or ``result`` tells when it has."""
-        raise NotImplementedError
+        """Ask the supervisor to end the run; ``result`` tells when it has. ``reason`` is shown to people."""
+        folder = RunFolder(handle.run_dir)
+        with suppress(OSError):  # a full disk: the signal alone must do, without the words
+            write_durably(folder.stop_file, reason.encode())
+        identity = self._supervisor(folder) or handle.supervisor
+        if identity is not None:
+            self._processes.signal_group(identity, signal.SIGTERM)
 
     def revoke(self, run_dir: Path) -> bool:
-        """Make sure that nothing can start in this folder any more; False where it has started."""
-        raise NotImplementedError
+        """Make sure that nothing can start in this folder any more; False where it has started.
+
+        :raises OSError: the folder cannot be written, so nothing is sure.
+        """
+        folder = RunFolder(run_dir)
+        folder.create()
+        if folder.claim(StartedRecord(Starter.REVOKER, stamp(self._clock.utc()), os.uname().nodename)):
+            return True
+        started = folder.started()
+        return started is not None and started.by is Starter.REVOKER
 
     def touch(self, handle: RunHandle) -> None:
         """Say that the run is still wanted (adoption)."""
-        raise NotImplementedError
+        self._touch(RunFolder(handle.run_dir))
 
     def session_of(self, run_dir: Path) -> Session | None:
         """The conversation an ended run left, to be resumed; None where it left none."""
-        raise NotImplementedError
+        folder = RunFolder(run_dir)
+        result = folder.result()
+        if result is None or result.session_id is None or not folder.home.is_dir():
+            return None
+        return Session(result.session_id, folder.home, folder.session_usage())
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _supervisor(self, folder: RunFolder) -> ProcessIdentity | None:
+        """The process that decides over the run: who says so in ``STARTED``, else who was spawned."""
+        started = folder.started()
+        if started is not None and started.identity is not None:
+            return started.identity
+        return folder.spawned()
+
+    def _bury(self, folder: RunFolder, started: StartedRecord | None) -> RunResult | None:
+        """The supervisor is gone without an exit record."""
+        if started is None:
+            if not self.revoke(folder.path):
+                return None  # another one started after all
+            return RunResult(RunOutcome.NOT_STARTED, None, Usage(), self._last_lines(folder))
+        launch = folder.launch()
+        left = sweep(launch.marker) if launch is not None else ()
+        if left:
+            return None  # something of it still lives: not over yet
+        result = _lost_result(folder, launch)
+        folder.write_result(result, first=True)
+        return folder.result() or result
+
+    def _lost(self, folder: RunFolder, started: StartedRecord | None) -> bool:
+        """True when a supervisor that cannot be looked at has been silent for too long to be alive."""
+        launch, last = folder.launch(), folder.heartbeat() or (started.at if started else None)
+        if launch is None or last is None:
+            return False
+        try:
+            age = (self._clock.utc() - parse_stamp(last)).total_seconds()
+        except ValueError:
+            return False
+        return age > launch.limits.orphan_ttl_s + LOST_MARGIN_SECONDS
+
+    def _touch(self, folder: RunFolder) -> None:
+        handle = os.open(folder.adopted_file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            os.utime(handle)
+        finally:
+            os.close(handle)
+
+    def _touch_interval(self, folder: RunFolder) -> float:
+        launch = folder.launch()
+        return min(TOUCH_SECONDS, launch.limits.orphan_ttl_s / 4) if launch is not None else TOUCH_SECONDS
+
+    def _last_lines(self, folder: RunFolder) -> str:
+        try:
+            said = folder.supervisor_log.read_bytes()[-1000:].decode(errors="replace").strip()
+        except OSError:
+            said = ""
+        return f"The run's supervisor ended before it could start the agent. It said: {said or '(nothing)'}"
+
+
+def _lost_result(folder: RunFolder, launch: LaunchRecord | None) -> RunResult:
+    progress = folder.progress()
+    asked = folder.stop_file.exists()
+    return RunResult(
+        outcome=RunOutcome.KILLED if asked else RunOutcome.CRASHED,
+        exit_code=None,
+        usage=progress.usage if progress is not None else Usage(),
+        summary="The run was being stopped when its supervisor ended."
+        if asked
+        else "The run's supervisor was killed; the agent and everything it had started have been ended.",
+        warnings=launch.warnings if launch is not None else (),
+    )
+
+
+def _carry_over(resume: Session | None, folder: RunFolder) -> None:
+    """The transcript of the conversation to go on with lies in the home of the run that left it."""
+    if resume is not None and resume.home.is_dir() and resume.home != folder.home:
+        copytree(
+            resume.home,
+            folder.home,
+            symlinks=True,
+            dirs_exist_ok=True,
+            ignore=ignore_patterns("*.sock", "*.lock"),
+        )
+
+
+def _package_path() -> str:
+    return str(Path(orchestrator.__file__).resolve().parent.parent)

@@ -106,7 +106,9 @@ AGENT = (
     ),
 )
 PATHS = (
-    Key("protected", values.texts, "Paths no agent may change, as in .gitignore; this file always is one."),
+    Key(
+        "protected", values.patterns, "Paths no agent may change, as in .gitignore; this file always is one."
+    ),
     Key("allow_label", values.text, "Label of a ticket that may change them all the same."),
 )
 BUDGET = (

@@ -110,6 +110,17 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(text(part) for part in value)
 
 
+def patterns(value: Any) -> tuple[str, ...]:
+    """Patterns of paths as in ``.gitignore``, without its exceptions: a later line cannot take back an earlier one."""
+    found = texts(value)
+    if any(
+        part.startswith("!") or "\\" in part or ".." in part.split("/") or not part.strip("/")
+        for part in found
+    ):
+        raise ValueError('patterns such as "ci/**" or "*.lock", without "!", ".." and backslashes')
+    return found
+
+
 def variables(value: Any) -> dict[str, str]:
     """Environment variables with their values."""
     if not isinstance(value, dict) or not all(isinstance(content, str) for content in value.values()):

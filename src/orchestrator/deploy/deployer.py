@@ -1,4 +1,4 @@
-"""Starts, revokes and ends deploys."""
+"""What an environment can be asked and told about its starts."""
 
 import threading
 from typing import Protocol
@@ -51,4 +51,8 @@ class Deployer(Protocol):
 
         :raises AuthorityUnreachable: a record cannot be read.
         """
+        ...
+
+    def log_tail(self, start: DeployStart, limit: int = 4000) -> str:
+        """The end of what the command printed, at most ``limit`` bytes of it; empty where there is nothing."""
         ...

@@ -5,6 +5,7 @@ A start has a folder ``<state>/deploys/<environment>/<generation>-<sha>/``:
 - ``start.json``  what to run, written before anything is spawned;
 - ``STARTED``     who claimed the start: the detached child, or a revoker that came first. Created exclusively and
   whole, it is the fact of the effect (law 4);
+- ``TERMINATE``   somebody has decided to end the command: from then on its end counts as a kill, whatever its code;
 - ``exit.json``   how the command ended: evidence for the gate;
 - ``log``         the command's output, bounded;
 - ``artifact``    the command's own copy of the artefact.
@@ -26,9 +27,12 @@ from orchestrator.runtime.process import ProcessIdentity
 
 START_FILE = "start.json"
 STARTED_FILE = "STARTED"
+TERMINATE_FILE = "TERMINATE"
 EXIT_FILE = "exit.json"
 LOG_FILE = "log"
 ARTIFACT_FOLDER = "artifact"
+
+MARKER_NAME = "ORCH_DEPLOY_ID"
 
 RECORD_LIMIT = (
     256 * 1024
@@ -67,8 +71,8 @@ class DeployStart:
     environment: str
     sha: Sha
     generation: int
-    digest: Digest
-    artifact: Path  # in the image store; the command gets a copy
+    digest: Digest | None  # None where the repository builds no artefact
+    artifact: Path | None  # in the image store; the command gets a copy
     token: str  # of the environment, never of the task
     argv: tuple[str, ...]
     timeout_s: float
@@ -106,6 +110,11 @@ class Exit:
     def succeeded(self) -> bool:
         """Exit code 0, in time and of its own accord."""
         return self.ending is Ending.EXITED and self.code == 0
+
+
+def marker(start: DeployStart) -> str:
+    """The line in the command's environment by which its processes are known again."""
+    return f"{MARKER_NAME}={start.installation}-{start.sequence}"
 
 
 def start_folder(root: Path, environment: str, sha: str, generation: int) -> Path:
@@ -202,8 +211,8 @@ def _start_from(record: Mapping[str, object]) -> DeployStart:
         environment=_text(record["environment"]),
         sha=Sha(_text(record["sha"])),
         generation=_whole(record["generation"]),
-        digest=Digest(_text(record["digest"])),
-        artifact=Path(_text(record["artifact"])),
+        digest=None if record["digest"] is None else Digest(_text(record["digest"])),
+        artifact=None if record["artifact"] is None else Path(_text(record["artifact"])),
         token=_text(record["token"]),
         argv=tuple(_text(part) for part in argv),
         timeout_s=float(_number(record["timeout_s"])),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from orchestrator.domain.errors import GitError
 from orchestrator.domain.ids import Sha
+from orchestrator.rules.trailers import trailers
 
 SYMLINK = "120000"
 SUBMODULE = "160000"
 REGULAR = frozenset({"100644", "100755"})
 
-_TRAILER = re.compile(r"([A-Za-z0-9-]+):[ \t]*(.*)")
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -62,17 +62,6 @@ def parse_commit(sha: Sha, raw: bytes) -> CommitInfo:
         raise GitError(f"{sha} is no commit.")
     message = body.decode("utf-8", "replace")
     return CommitInfo(sha, tree, tuple(parents), author, message, trailers(message))
-
-
-def trailers(message: str) -> dict[str, str]:
-    """The trailers of a message: its last paragraph, if that is not also its first and holds nothing else."""
-    paragraphs = [part for part in re.split(r"\n[ \t]*\n", message.strip("\n")) if part.strip()]
-    if len(paragraphs) < 2:
-        return {}
-    found = [_TRAILER.fullmatch(line) for line in paragraphs[-1].strip().split("\n")]
-    if not all(found):
-        return {}
-    return {match.group(1): match.group(2).strip() for match in found if match is not None}
 
 
 def parse_changes(raw: bytes) -> list[Change]:

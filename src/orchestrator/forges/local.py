@@ -1,0 +1,253 @@
+"""The local forge: a bare git repository on this machine, with pull requests as files beside its references.
+
+Must hold: main moves only in :meth:`LocalForge.merge`, in one transaction that git itself refuses unless the
+candidate's fence stands and main still is the candidate's first parent (law 5); the fence only ever moves on. Facts are
+read from git each time; nothing about a merge is remembered.
+
+On failure: ``AuthorityUnreachable`` where the repository cannot be asked, another ``OutsideError`` where it refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.domain.errors import AuthorityUnreachable, GitError, OutsideError
+from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.task import Candidate
+from orchestrator.forges.forge import PullRequest
+from orchestrator.forges.local_fence import REVOKED, Fence, fence_of, fence_ref, parse_fence
+from orchestrator.forges.local_pulls import LocalPulls, PullRecord
+from orchestrator.rules.trailers import NONCE, trailers
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.git import Git, git_error
+from orchestrator.runtime.git_refs import RefChange, References, RefsRefused
+from orchestrator.runtime.git_transfer import transfer
+
+HEADS = "refs/heads/"
+CANDIDATES = "refs/orch/candidates/"
+RACE_TRIES = 5  # a fence moves once or twice in its life
+
+
+class LocalForge:
+    """One bare repository; see :class:`~orchestrator.forges.forge.Forge`. Safe for many threads and processes."""
+
+    def __init__(
+        self, git: Git, path: Path, repo: RepoName, default_branch: str, *, clock: Clock, entropy: Entropy
+    ) -> None:
+        self.repo = repo
+        self.default_branch = default_branch
+        self.path = path
+        self._git = git
+        self._refs = References(git, path, clock, entropy)
+        self._pulls = LocalPulls(path / "orch" / "pulls", clock)
+
+    def fetch_url(self) -> str:
+        """The repository's path."""
+        return str(self.path)
+
+    def tip(self, branch: str) -> Sha | None:
+        """The branch's tip, None where there is no such branch."""
+        with self._asking():
+            return self._refs.read(HEADS + branch)
+
+    def contains(self, descendant: Sha, ancestor: Sha) -> bool:
+        """True iff ``ancestor`` is ``descendant`` or one of its ancestors; an unknown ancestor is none."""
+        with self._asking():
+            if not self._has(ancestor):
+                return False
+            done = self._git.run(
+                ["merge-base", "--is-ancestor", ancestor, descendant], git_dir=self.path, check=False
+            )
+            if done.returncode not in (0, 1):
+                raise git_error("git merge-base", done)
+            return done.returncode == 0
+
+    # -- branches ----------------------------------------------------------------------------------------------
+
+    def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
+        """Set a branch, never the default one, to ``sha`` iff it still is at ``expected``; repeating is harmless.
+
+        :raises OutsideError: the branch has moved, or the objects are not complete or well-formed.
+        """
+        if branch == self.default_branch:
+            raise OutsideError(f"{branch} is moved by merging alone.")
+        self._reachable()
+        if self.tip(branch) != sha:
+            transfer(self._git, source / "objects", self.path, [sha])
+            self._refs.change(RefChange(HEADS + branch, expected, sha))
+        self._pulls.saw_head(branch, sha)
+
+    def delete_branch(self, branch: str, expected: Sha) -> None:
+        """Remove a branch, never the default one, iff it still is at ``expected``; an absent one is left alone.
+
+        :raises OutsideError: the branch has moved.
+        """
+        if branch == self.default_branch:
+            raise OutsideError(f"{branch} is never removed.")
+        if self.tip(branch) is not None:
+            self._pulls.saw_head(branch, expected)
+            self._refs.change(RefChange(HEADS + branch, expected, None))
+
+    # -- pull requests -----------------------------------------------------------------------------------------
+
+    def pull_requests(self, branch: str) -> Sequence[PullRequest]:
+        """All pull requests whose head is ``branch``, oldest first."""
+        self._reachable()
+        return [self._shown(record) for record in self._pulls.all() if record.branch == branch]
+
+    def open_pr(self, branch: str, title: str, body: str) -> PullRequest:
+        """Open a pull request against the default branch; a branch has at most one that is open.
+
+        :raises OutsideError: there is no such branch.
+        """
+        head, main = self.tip(branch), self.tip(self.default_branch)
+        if head is None or main is None:
+            raise OutsideError(
+                f"There is no branch {branch} to open a pull request for.", hint="Push it first."
+            )
+        return self._shown(self._pulls.open(branch, title, body, base=main, head=head))
+
+    def close_pr(self, number: int) -> None:
+        """Close one without merging; closing a closed one does nothing."""
+        self._reachable()
+        self._pulls.close(number)
+
+    # -- the merge ---------------------------------------------------------------------------------------------
+
+    def prepare_merge(self, candidate: Candidate, source: Path, branch: str) -> None:
+        """Take M's objects in, keep them alive, and set up the fence. Safe to repeat; never un-revokes.
+
+        :raises OutsideError: M is not what the candidate says, or was given up already.
+        """
+        self._reachable()
+        transfer(self._git, source / "objects", self.path, [candidate.sha])
+        self._verify(candidate)
+        kept = f"{CANDIDATES}{int(candidate.task_id)}/{int(candidate.round)}"
+        known = self._refs.read(kept)
+        if known not in (None, candidate.sha):
+            raise OutsideError(
+                f"Round {candidate.round} of task {candidate.task_id} already has a candidate {known}."
+            )
+        name, (old, fence) = fence_ref(candidate.task_id), self._fence(candidate)
+        wanted = self._stored(fence_of(candidate))
+        if fence is None or not fence.prepared(candidate):
+            self._refs.change(RefChange(kept, known, candidate.sha), RefChange(name, old, wanted))
+        elif known is None:
+            self._refs.change(RefChange(kept, None, candidate.sha), RefChange(name, wanted, wanted))
+
+    def merge(self, candidate: Candidate, pr_number: int | None) -> None:
+        """Move main to M: only from M's first parent, only while the candidate's fence stands (law 5).
+
+        :raises OutsideError: refused or failed; says nothing about the outcome.
+        """
+        self._reachable()
+        self._verify(candidate)
+        fence = self._stored(fence_of(candidate))
+        # The first parent comes from the candidate, never from a look at main: update-ref knows no fast-forward.
+        self._refs.change(
+            RefChange(fence_ref(candidate.task_id), fence, fence),
+            RefChange(HEADS + self.default_branch, candidate.base_sha, candidate.sha),
+        )
+
+    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
+        """The one of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor."""
+        with self._asking():
+            main = self._refs.read(HEADS + self.default_branch)
+            if main is None:
+                return None
+            for candidate in candidates:
+                if self.contains(main, candidate.sha) or self._shows_nonce(main, candidate):
+                    return candidate
+        return None
+
+    def revoke_merge(self, candidate: Candidate, token: str) -> None:
+        """Move the fence on, so that no merge of this candidate can pass it any more. Safe to repeat.
+
+        :raises OutsideError: could not be done; nothing may be concluded.
+        """
+        self._reachable()
+        revoked = self._stored(Fence(REVOKED, candidate.sequence, token))
+        for _ in range(RACE_TRIES):
+            old, fence = self._fence(candidate)
+            if fence is not None and fence.excludes(candidate):
+                return
+            try:
+                self._refs.change(RefChange(fence_ref(candidate.task_id), old, revoked))
+            except RefsRefused:
+                continue  # a prepare or another revoke came first: look again
+            return
+        raise OutsideError(f"The fence of task {candidate.task_id} keeps moving.", hint="It is tried again.")
+
+    # -- private steps -----------------------------------------------------------------------------------------
+
+    def _fence(self, candidate: Candidate) -> tuple[Sha | None, Fence | None]:
+        """Where the task's fence stands, as the blob's name and as what it says."""
+        at = self._refs.read(fence_ref(candidate.task_id))
+        if at is None:
+            return None, None
+        return at, parse_fence(self._git.run(["cat-file", "blob", at], git_dir=self.path).stdout)
+
+    def _stored(self, fence: Fence) -> Sha:
+        """The fence as a blob in the repository: a reference has to point at an object."""
+        written = self._git.text(["hash-object", "-w", "--stdin"], git_dir=self.path, input=fence.blob())
+        return Sha(written)
+
+    def _verify(self, candidate: Candidate) -> None:
+        """M's parents are what the candidate was judged on."""
+        listed = self._git.text(["rev-list", "--parents", "--no-walk", candidate.sha], git_dir=self.path)
+        if listed.split() != [candidate.sha, candidate.base_sha, candidate.head_sha]:
+            raise OutsideError(
+                f"{candidate.sha} is not the merge of {candidate.head_sha} into {candidate.base_sha}."
+            )
+
+    def _shows_nonce(self, main: Sha, candidate: Candidate) -> bool:
+        since = [f"^{candidate.base_sha}"] if self._has(candidate.base_sha) else []
+        args = [
+            "log",
+            "-z",
+            "--no-show-signature",
+            "--no-decorate",
+            "--no-notes",
+            "--no-mailmap",
+            "--first-parent",
+        ]
+        messages = self._git.run([*args, "--format=%B", main, *since, "--"], git_dir=self.path).stdout
+        return any(
+            trailers(message.decode("utf-8", "replace")).get(NONCE) == candidate.nonce
+            for message in messages.split(b"\0")
+        )
+
+    def _has(self, sha: Sha) -> bool:
+        found = self._git.run(["cat-file", "-e", f"{sha}^{{commit}}"], git_dir=self.path, check=False)
+        return found.returncode == 0
+
+    def _shown(self, record: PullRecord) -> PullRequest:
+        with self._asking():
+            head = self.tip(record.branch) or Sha(record.head_sha)
+            main = self.tip(self.default_branch)
+            merged = (
+                main is not None
+                and self.contains(main, head)
+                and not (self._has(Sha(record.base_sha)) and self.contains(Sha(record.base_sha), head))
+            )
+        state = "merged" if merged else "closed" if record.closed else "open"
+        return PullRequest(
+            record.number, record.branch, head, state, record.title, self._pulls.url(record.number)
+        )
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """What cannot be read is unknown, which is not the same as absent (law 4)."""
+        self._reachable()
+        try:
+            yield
+        except GitError as error:
+            raise AuthorityUnreachable(f"{self.path} cannot be read: {error}") from error
+
+    def _reachable(self) -> None:
+        if not (self.path / "HEAD").is_file():
+            raise AuthorityUnreachable(
+                f"The local forge {self.path} is not there.",
+                hint="Was its folder moved, or its disk not mounted?",
+            )

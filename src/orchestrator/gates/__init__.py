@@ -1,0 +1,1 @@
+"""Checks before an edge: evidence in, a judgement out."""

@@ -1,6 +1,5 @@
 """Lengths of time as people write them: plain seconds, or a number with a unit such as ``90s``, ``10m``, ``2h``."""
 
-import math
 import re
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -21,11 +20,10 @@ def parse_duration(text: str) -> float:
 
 
 def render_duration(seconds: float) -> str:
-    """The shortest text that ``parse_duration`` reads back as the same length, in whole units where possible."""
-    if seconds == 0 or not math.isfinite(seconds):
-        return f"{seconds:g}"
+    """The shortest text that ``parse_duration`` reads back as the same length, to the microsecond."""
     for unit in ("d", "h", "m"):
         count = seconds / _UNITS[unit]
         if count >= 1 and count == int(count):
             return f"{int(count)}{unit}"
-    return f"{seconds:g}s"
+    number = f"{seconds:.6f}".rstrip("0").rstrip(".")
+    return number if number == "0" else f"{number}s"

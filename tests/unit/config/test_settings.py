@@ -1,0 +1,243 @@
+"""ORCH_*: read once, wrong ones explained, secrets never shown."""
+
+import copy
+import os
+import pickle
+import pwd
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.config import (
+    Language,
+    LogFormat,
+    LogLevel,
+    Secret,
+    Settings,
+    describe_settings,
+    load_settings,
+)
+from orchestrator.domain.errors import ConfigError
+
+HOME = {"ORCH_HOME": "/srv/orch"}
+TOKEN = "canary-0123456789"
+
+
+def problems(environ: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(environ)
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    settings = load_settings({"HOME": "/home/me"})
+    assert settings.home == Path("/home/me/.local/state/orchestrator")
+    assert settings.database_path == settings.home / "orchestrator.db"
+    assert (settings.host, settings.port, settings.base_url) == ("127.0.0.1", 8114, "http://127.0.0.1:8114")
+    assert (settings.language, settings.log_level, settings.log_format) == (
+        Language.EN,
+        LogLevel.INFO,
+        LogFormat.TEXT,
+    )
+    assert settings.transition_lease_repos == ("*",) and settings.transition_lease_enabled
+    assert not settings.token and settings.secrets() == ()
+
+
+@pytest.mark.parametrize(
+    ("environ", "home"),
+    [
+        ({"XDG_STATE_HOME": "/state", "HOME": "/home/me"}, "/state/orchestrator"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.local/state/orchestrator"),
+        ({"HOME": "/home/me", "ORCH_HOME": "/srv/orch"}, "/srv/orch"),
+        ({"ORCH_HOME": "", "HOME": "/home/me"}, "/home/me/.local/state/orchestrator"),
+        ({"ORCH_HOME": "state"}, os.path.abspath("state")),
+        ({"HOME": ""}, f"{pwd.getpwuid(os.getuid()).pw_dir}/.local/state/orchestrator"),
+        ({}, f"{pwd.getpwuid(os.getuid()).pw_dir}/.local/state/orchestrator"),
+    ],
+)
+def test_state_folder(environ: dict[str, str], home: str) -> None:
+    assert str(load_settings(environ).home) == home
+
+
+def test_values_are_read() -> None:
+    settings = load_settings(
+        HOME
+        | {
+            "ORCH_DATABASE_URL": "sqlite:////var/lib/o.db",
+            "ORCH_HOST": "::1",
+            "ORCH_PORT": "0",
+            "ORCH_LANGUAGE": "RU",
+            "ORCH_LOG_LEVEL": "debug",
+            "ORCH_REAPER_INTERVAL_S": "500ms",
+            "ORCH_REAPER_MAX_RUNNING_S": "2h",
+            "ORCH_REAPER_ENABLED": "off",
+            "ORCH_BASE_URL": "https://orch.example.org/x/",
+            "ORCH_TRANSITION_LEASE_REPOS": " a, b,,a ",
+        }
+    )
+    assert settings.database_path == Path("/var/lib/o.db")
+    assert (settings.host, settings.port, settings.loopback) == ("::1", 0, True)
+    assert (settings.reaper_interval_s, settings.reaper_max_running_s, settings.reaper_enabled) == (
+        0.5,
+        7200.0,
+        False,
+    )
+    assert settings.base_url == "https://orch.example.org/x"
+    assert settings.transition_lease_repos == ("a", "b")
+
+
+def test_an_address_of_version_six_is_written_in_brackets() -> None:
+    assert load_settings(HOME | {"ORCH_HOST": "::1"}).base_url == "http://[::1]:8114"
+
+
+@pytest.mark.parametrize(
+    ("environ", "leased"),
+    [
+        ({}, {"orchestrator", "shop"}),
+        ({"ORCH_TRANSITION_LEASE_REPOS": ""}, {"orchestrator"}),
+        ({"ORCH_TRANSITION_LEASE_REPOS": "", "ORCH_SELF_REPO": "shop"}, {"shop"}),
+        ({"ORCH_TRANSITION_LEASE_REPOS": "shop"}, {"shop"}),
+        ({"ORCH_TRANSITION_LEASE_REPOS": "x,*"}, {"orchestrator", "shop"}),
+        ({"ORCH_TRANSITION_LEASE_ENABLED": "false"}, set()),
+    ],
+)
+def test_scope_of_the_lease(environ: dict[str, str], leased: set[str]) -> None:
+    settings = load_settings(HOME | environ)
+    assert {repo for repo in ("orchestrator", "shop") if settings.leases(repo)} == leased
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("ORCH_PRT", "1", "'ORCH_PRT' is no setting. Did you mean ORCH_PORT?"),
+        ("ORCH_REAPER_INTERVAL", "1", "Did you mean ORCH_REAPER_INTERVAL_S?"),
+        ("orch_port", "1", "Did you mean ORCH_PORT?"),
+        ("ORCH_QQQQQQ", "1", "'ORCH_QQQQQQ' is no setting."),
+        ("ORCH_PORT", "http", "ORCH_PORT is 'http', expected a whole number from 0 to 65535"),
+        ("ORCH_PORT", "65536", "ORCH_PORT is '65536'"),
+        ("ORCH_PORT", "-1", "ORCH_PORT is '-1'"),
+        ("ORCH_PORT", "\u0663", "ORCH_PORT is"),
+        ("ORCH_MAX_AGENTS", "0", "from 1 to 256"),
+        ("ORCH_LANGUAGE", "de", "expected one of en, ru"),
+        ("ORCH_REAPER_ENABLED", "maybe", "expected true or false"),
+        ("ORCH_OUTBOX_INTERVAL_S", "soon", '"90s", "10m", "2h"'),
+        ("ORCH_OUTBOX_INTERVAL_S", "0", "from 0.05s to 30d"),
+        ("ORCH_OUTBOX_INTERVAL_S", "nan", "expected"),
+        ("ORCH_HOST", "http://x", "a host name or an IP address"),
+        ("ORCH_BASE_URL", "orch.example.org", "expected an address such as"),
+        ("ORCH_BASE_URL", "http://u:p@h", "expected an address such as"),
+        ("ORCH_BASE_URL", "http://h:99999", "expected an address such as"),
+        ("ORCH_DATABASE_URL", "postgresql://u:p@h/db", "PostgreSQL is not supported by this version"),
+        ("ORCH_DATABASE_URL", "sqlite://", "expected sqlite:///<absolute path>"),
+        ("ORCH_DATABASE_URL", "sqlite://x.db", "expected sqlite:///<absolute path>"),
+        ("ORCH_DATABASE_URL", "sqlite:///x/", "not a folder"),
+        ("ORCH_SELF_REPO", "a/b", "one name without"),
+        ("ORCH_HOST", "0.0.0.0", "can be reached from other machines, and neither ORCH_TOKEN nor"),
+        ("ORCH_PROCESS_TTL_S", "10", "at least three times ORCH_HEARTBEAT_INTERVAL_S (5s)"),
+        ("ORCH_REAPER_MAX_RUNNING_S", "1m", "must be longer than ORCH_REAPER_FINALIZE_GRACE_S (2m)"),
+        ("ORCH_TOKEN_FILE", "/nonexistent/token", "cannot be read: No such file or directory"),
+    ],
+)
+def test_problems_name_the_variable_and_what_was_expected(name: str, value: str, expected: str) -> None:
+    assert expected in problems(HOME | {name: value})
+
+
+def test_all_problems_at_once() -> None:
+    message = problems(HOME | {"ORCH_PORT": "x", "ORCH_LANGUAGE": "y", "ORCH_FOO": "z"})
+    assert all(name in message for name in ("ORCH_PORT", "ORCH_LANGUAGE", "ORCH_FOO"))
+
+
+def test_what_a_deploy_command_inherits_is_no_problem() -> None:
+    load_settings(
+        HOME | {"ORCH_SHA": "a" * 40, "ORCH_DEPLOY_TOKEN": "1-2", "ORCH_ENVIRONMENT": "x", "OTHER": "y"}
+    )
+
+
+def test_no_message_shows_a_secret(tmp_path: Path) -> None:
+    short = "cnry-short"
+    file = tmp_path / "token"
+    file.write_text(short)
+    for environ in (
+        {"ORCH_TOKEN": short},
+        {"ORCH_TOKN": short},
+        {"ORCH_TOKEN_FILE": str(file)},
+        {"ORCH_TOKEN": TOKEN, "ORCH_TOKEN_FILE": str(file)},
+        {"ORCH_TOKEN": TOKEN, "ORCH_PORT": "x"},
+        {"ORCH_DATABASE_URL": f"postgresql://u:{short}@h/db"},
+        {"ORCH_DATABASE_URL": f"mysql://u:{short}@h/db"},
+        {"ORCH_BASE_URL": f"https://u:{short}@h/"},
+    ):
+        message = problems(HOME | environ)
+        assert short not in message and TOKEN not in message
+
+
+def test_the_token_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN + "\n")
+    settings = load_settings(HOME | {"ORCH_TOKEN_FILE": str(file), "ORCH_HOST": "0.0.0.0"})
+    assert settings.token.reveal() == TOKEN and not settings.loopback
+    assert settings.secrets() == (Secret(TOKEN),)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe" * 10, b"", b"two words are no token"])
+def test_a_token_file_that_holds_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    assert "ORCH_TOKEN_FILE" in problems(HOME | {"ORCH_TOKEN_FILE": str(file)})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost", "LOCALHOST"])
+def test_loopback_needs_no_token(host: str) -> None:
+    assert load_settings(HOME | {"ORCH_HOST": host}).loopback
+
+
+def test_a_secret_does_not_show_itself() -> None:
+    secret = Secret(TOKEN)
+    settings = load_settings(HOME | {"ORCH_TOKEN": TOKEN})
+    for text in (
+        str(secret),
+        repr(secret),
+        f"{secret}",
+        f"{secret:>40}",
+        "{} {!r}".format(secret, {"x": secret}),
+        repr(settings),
+    ):
+        assert TOKEN not in text and "***" in text
+    assert secret == Secret(TOKEN) and secret != Secret("other") and secret != TOKEN
+    assert copy.deepcopy(secret) == copy.copy(secret) == secret and hash(secret) == hash(Secret("other"))
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+
+
+def test_settings_do_not_change() -> None:
+    settings = load_settings(HOME)
+    with pytest.raises(AttributeError):
+        settings.port = 1  # type: ignore[misc]
+
+
+def test_the_reference_describes_every_setting() -> None:
+    docs = describe_settings()
+    assert [doc.field for doc in docs] == list(Settings.__dataclass_fields__)
+    for doc in docs:
+        assert doc.variable == "ORCH_" + doc.field.upper()
+        assert doc.text.endswith(".") and doc.default
+        assert (doc.unit == "seconds") is doc.field.endswith("_s")
+    assert [doc.variable for doc in docs if doc.secret] == ["ORCH_TOKEN"]
+
+
+def test_documented_defaults_are_accepted_as_written() -> None:
+    plain = [
+        doc for doc in describe_settings() if not any(mark in doc.default for mark in ("$", "<", " ", "none"))
+    ]
+    assert len(plain) > 25
+    assert load_settings(HOME | {doc.variable: doc.default for doc in plain}) == load_settings(HOME)
+
+
+@given(st.sampled_from([doc.variable for doc in describe_settings()]), st.text(max_size=30))
+def test_any_value_is_read_or_refused(variable: str, value: str) -> None:
+    try:
+        assert isinstance(load_settings(HOME | {variable: value}), Settings)
+    except ConfigError as error:
+        assert all(line.isprintable() for line in str(error).split("\n"))

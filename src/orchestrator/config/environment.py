@@ -21,7 +21,21 @@ from orchestrator.domain.spelling import did_you_mean
 
 # What we ourselves give to deploy commands and agents. A service started by its own deploy command inherits them.
 FOREIGN = frozenset(
-    {"ORCH_SHA", "ORCH_DIGEST", "ORCH_ARTIFACT", "ORCH_ENVIRONMENT", "ORCH_GENERATION", "ORCH_DEPLOY_TOKEN"}
+    {
+        "ORCH_ARTIFACT",
+        "ORCH_BRIEF",
+        "ORCH_DEPLOY_ID",
+        "ORCH_DEPLOY_KIND",
+        "ORCH_DEPLOY_TOKEN",
+        "ORCH_DIGEST",
+        "ORCH_ENVIRONMENT",
+        "ORCH_GENERATION",
+        "ORCH_PROMPT",
+        "ORCH_RUN_ID",
+        "ORCH_SHA",
+        "ORCH_USAGE",
+        "ORCH_WORK_ITEM",
+    }
 )
 _SHOWN = 80  # characters of a wrong value that a message repeats
 _TOKEN_FILE_MAX = 4096

@@ -42,6 +42,7 @@ DEFAULTS: Mapping[str, str] = {
 _STATUS = {"06-adr.md": "proposed", "08-data-requirements.md": "proposed", "10-tech-risks.md": "proposed"}
 _STATUS |= dict.fromkeys(("12-review.md", "13-test-report.md", "14-staging-log.md"), "final")
 _UNQUOTED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._")
+_UNWRITABLE = dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd")  # what no text file can hold
 _FREE_TEXT = frozenset({"title", "summary", "framework"})
 
 
@@ -62,7 +63,9 @@ def render(
     head, body = (template, "") if name.endswith(".yaml") else _parted(template)
     yaml_values = {key: _in_yaml(key, value) for key, value in given.items()}
     yaml_values["cases"] = _case_lines(cases or {"TC-01": ""})
-    body_values = {**given, "title": _on_one_line(given.get("title", ""))}
+    body_values = {key: value.translate(_UNWRITABLE) for key, value in given.items()}
+    if "title" in body_values:
+        body_values["title"] = _on_one_line(body_values["title"])
     try:
         return Template(head).substitute(yaml_values) + Template(body).substitute(body_values)
     except KeyError as error:
@@ -103,7 +106,7 @@ def _escaped(char: str) -> str:
     if char in '"\\':
         return "\\" + char
     if "\ud800" <= char <= "\udfff":
-        return "\ufffd"
+        return "\ufffd"  # in ``_UNWRITABLE`` too, but a NUL can be escaped
     if char.isprintable() and char not in "\ufeff":
         return char
     code = ord(char)

@@ -1,0 +1,1 @@
+"""Coverage reports: a number, or a refusal; never a guess."""

@@ -71,9 +71,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         raise UnreadableFile(
             f"{path} cannot be read: {error.strerror}.", hint="Look at it by hand."
         ) from error
-    with open(handle, "rb") as source:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise UnreadableFile(f"{path} is no plain file.", hint="Look at it by hand.")
+    with os.fdopen(_plain(handle, path), "rb") as source:
         data = source.read(limit + 1)
     if len(data) > limit:
         raise UnreadableFile(f"{path} is larger than {limit} bytes.", hint="Look at it by hand.")
@@ -84,13 +82,11 @@ def read_tail(path: Path, limit: int) -> bytes:
     """The last ``limit`` bytes of a plain file; empty where there is none or it cannot be read. For messages only."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        source = os.fdopen(_plain(handle, path), "rb")
+    except (OSError, UnreadableFile):
         return b""
-    with open(handle, "rb") as source:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode):
-            return b""
-        source.seek(max(0, state.st_size - limit))
+    with source:
+        source.seek(max(0, os.fstat(handle).st_size - limit))
         return source.read(limit)
 
 
@@ -151,6 +147,14 @@ def _write_aside(path: Path, data: bytes, mode: int) -> Path:
         aside.unlink(missing_ok=True)
         raise
     return aside
+
+
+def _plain(handle: int, path: Path) -> int:
+    """The same handle if it is a plain file's; else it is closed."""
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise UnreadableFile(f"{path} is no plain file.", hint="Look at it by hand.")
 
 
 def _refuse_special(path: Path) -> None:

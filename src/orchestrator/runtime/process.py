@@ -100,7 +100,7 @@ class SystemProcesses:
     """The real thing, on Linux."""
 
     def __init__(self) -> None:
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: set[int] = set()
 
     def run(
         self,
@@ -154,7 +154,8 @@ class SystemProcesses:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._children[child.pid] = child
+        self._children.add(child.pid)
+        child.returncode = 0  # it outlives us on purpose, which Popen would take for a mistake; see _reap
         return ProcessIdentity(machine_boot_id(), pid_namespace(), child.pid, start_ticks(child.pid) or 0)
 
     def own(self) -> ProcessIdentity:
@@ -198,9 +199,13 @@ class SystemProcesses:
 
     def _reap(self) -> None:
         """Collect ended children, so that they do not stay as zombies."""
-        for pid, child in list(self._children.items()):
-            if child.poll() is not None:
-                del self._children[pid]
+        for pid in tuple(self._children):
+            try:
+                ended, _ = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                ended = pid  # collected by somebody else
+            if ended == pid:
+                self._children.discard(pid)
 
 
 def machine_boot_id() -> str:

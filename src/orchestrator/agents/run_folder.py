@@ -41,7 +41,7 @@ class Starter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """``launch.json``: all that the supervisor needs. Of secrets only the names; their values are in its environment."""
+    """``launch.json``: all that the supervisor needs. Of secrets only the names: it has their values."""
 
     run_id: str
     agent: str

@@ -7,7 +7,7 @@ HEAD`` and ``git status`` work in it, and nothing in it leads back to the clone.
 The folder is removed at the end, whatever the commands in it have left there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,8 +37,10 @@ def checked_out(git: Git, clone: Path, sha: Sha, target: Path) -> Iterator[Path]
         remove_tree(target)
 
 
-def fill(git: Git, clone: Path, sha: Sha, work_tree: Path, index: Path) -> None:
+def fill(git: Git, clone: Path, sha: Sha, work_tree: Path, index: Path, *, held: Sequence[int] = ()) -> None:
     """Write the files of a commit into an empty folder and remember them in ``index``.
+
+    ``held`` are descriptors of locks that git shall hold on to as long as it lives.
 
     :raises GitError: git failed.
     """
@@ -50,7 +52,15 @@ def fill(git: Git, clone: Path, sha: Sha, work_tree: Path, index: Path) -> None:
     ):
         # An attribute may ask for line ends that the commit does not have: such a file differs from the start.
         lenient = args[0] == "update-index"
-        git.run(args, git_dir=clone, cwd=work_tree, env=env, timeout=CHECKOUT_TIMEOUT_S, check=not lenient)
+        git.run(
+            args,
+            git_dir=clone,
+            cwd=work_tree,
+            env=env,
+            timeout=CHECKOUT_TIMEOUT_S,
+            check=not lenient,
+            pass_fds=held,
+        )
 
 
 def standalone(git: Git, clone: Path, sha: Sha, git_dir: Path) -> None:

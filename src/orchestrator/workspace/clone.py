@@ -2,8 +2,8 @@
 
 Must hold: no agent's git ever works in this folder, and its configuration is exactly the one written here (it is put
 right before each use). Objects that came in are never thrown away (no garbage collection). References of ours:
-``refs/forge/heads/*`` what the forge showed at the last fetch, ``refs/orch/rescue/<work item>/<n>`` what would else
-have been lost.
+``refs/forge/heads/*`` what the forge showed at the last fetch, ``refs/orch/work/<work item>`` the head last taken over
+from a workspace, ``refs/orch/rescue/<work item>/<n>`` what would else have been lost.
 
 On failure a ``GitError`` is raised and the clone is as before; a half-made clone has another name and is made anew.
 """
@@ -30,6 +30,7 @@ from orchestrator.workspace.history import History
 CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 FORGE_HEADS = "refs/forge/heads/"
 RESCUE = "refs/orch/rescue/"
+WORK = "refs/orch/work/"
 FETCH_TIMEOUT_S = 600.0
 WORK_TREE_TIMEOUT_S = 300.0
 REMOTE_PROTOCOLS = ("file", "https", "http", "ssh")
@@ -168,6 +169,22 @@ class Clone(History):
     def rescued(self, work_item: WorkItem) -> Mapping[str, Sha]:
         """Everything kept for a work item."""
         return self.refs.under(f"{RESCUE}{work_item_ref(work_item)}/")
+
+    def kept(self, work_item: WorkItem) -> Sha | None:
+        """The head that was last taken over from the work item's workspace."""
+        return self.refs.read(f"{WORK}{work_item_ref(work_item)}")
+
+    def keep(self, work_item: WorkItem, head: Sha) -> None:
+        """Hold on to a head taken over from a workspace, pushed or not; an earlier one off its line is rescued.
+
+        :raises GitError: the commit is not here, or the reference cannot be written.
+        """
+        earlier = self.kept(work_item)
+        if earlier == head:
+            return
+        if earlier is not None and not self.is_ancestor(earlier, head):
+            self.rescue(work_item, earlier)
+        self.refs.change(RefChange(f"{WORK}{work_item_ref(work_item)}", earlier, head))
 
     @contextmanager
     def export(self, sha: Sha, target: Path) -> Iterator[Path]:

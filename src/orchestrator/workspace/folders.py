@@ -6,6 +6,7 @@ Nothing here follows a symbolic link that lies below the given folder.
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.domain.errors import OutsideError
@@ -64,29 +65,21 @@ def remove_tree(path: Path) -> None:
 
 
 def make_readable(path: Path) -> None:
-    """Give the owner back the right to read and write every folder and file below, links untouched."""
-    for folder, names, files in os.walk(path, onerror=None):
-        for name in names:
-            child = Path(folder, name)
-            if real_folder(child) and child.lstat().st_mode & PRIVATE != PRIVATE:
-                child.chmod(child.lstat().st_mode | PRIVATE)
-        for name in files:
-            child = Path(folder, name)
-            mode = child.lstat().st_mode
-            if stat.S_ISREG(mode) and not mode & stat.S_IRUSR:
-                child.chmod(stat.S_IMODE(mode) | stat.S_IRUSR)
+    """Give the owner back the right to read and write every folder and to read every file; links are untouched."""
+    path.chmod(stat.S_IMODE(path.lstat().st_mode) | PRIVATE)
+    for entry in _walk(path):
+        mode = entry.lstat().st_mode
+        wanted = PRIVATE if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
+        if mode & wanted != wanted:
+            with suppress(OSError):  # another user's; what cannot be read is reported by whoever needs it
+                entry.chmod(stat.S_IMODE(mode) | wanted)
 
 
 def only_plain(path: Path) -> bool:
     """True where a folder holds files and folders alone: no link, pipe, socket or device at any depth."""
-    if not real_folder(path):
-        return False
-    for folder, names, files in os.walk(path):
-        if any(not real_folder(Path(folder, name)) for name in names):
-            return False
-        if any(not stat.S_ISREG(Path(folder, name).lstat().st_mode) for name in files):
-            return False
-    return True
+    return real_folder(path) and all(
+        stat.S_ISDIR(mode) or stat.S_ISREG(mode) for mode in (entry.lstat().st_mode for entry in _walk(path))
+    )
 
 
 def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
@@ -117,6 +110,21 @@ def leaves(root: Path, link: Path) -> bool:
         return True
     inside = os.path.normpath(os.path.join(link.parent.relative_to(root), target))
     return inside == ".." or inside.startswith("../")
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    """Everything below, a folder before what is in it, without recursion and without following links.
+
+    A folder that cannot be read, be it for its path's length, is passed by.
+    """
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        with suppress(OSError):
+            for entry in _entries(folder):
+                yield entry
+                if real_folder(entry):
+                    waiting.append(entry)
 
 
 def _entries(path: Path) -> Iterator[Path]:

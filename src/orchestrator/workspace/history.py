@@ -25,6 +25,7 @@ from orchestrator.workspace.commits import (
 )
 
 DIFF_TIMEOUT_S = 120.0
+LINK_LIMIT = 4096  # bytes; longer targets cannot be checked out
 
 
 class UnreadableBlob(GitError):
@@ -166,6 +167,21 @@ class History:
         """True iff two commits differ in nothing that is not below ``folder``."""
         inside = folder.strip("/") + "/"
         return all(change.path.startswith(inside) for change in self.changes(one, other))
+
+    def reaches(self, sha: Sha, start: Sha) -> bool:
+        """Whether a commit is here and is ``start``, an ancestor of it, or reached by some reference."""
+        done = self._git(["rev-list", "--max-count=1", sha, "--not", start, "--all"], check=False)
+        return done.returncode == 0 and not done.stdout.strip()
+
+    def size(self, blob: Sha) -> int:
+        """The size of an object in bytes."""
+        return int(self._run(["cat-file", "-s", blob]))
+
+    def link_target(self, blob: Sha) -> str:
+        """Where a symbolic link leads, given its blob; cut where no file system would accept it."""
+        if self.size(blob) > LINK_LIMIT:
+            return "/"
+        return self._run(["cat-file", "blob", blob]).decode("utf-8", "replace")
 
     def command(self, args: Sequence[str], *, timeout: float = DEFAULT_TIMEOUT_S) -> Completed:
         """A plumbing command in the clone whose status the caller judges.

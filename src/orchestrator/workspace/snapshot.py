@@ -101,6 +101,8 @@ def _sort(
             )
         elif stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
             sort.add.append(raw)
+        elif everything:
+            sort.remove.append(raw)  # a pipe or device in a file's place holds no work
         else:
             sort.findings.append(Finding("is neither a file, a folder nor a link; it was not taken.", name))
     return sort
@@ -110,14 +112,7 @@ def _drop_unchanged(
     clone: Clone, folder: Path, index: Path, sort: _Sorted, before: dict[bytes, tuple[str, str]]
 ) -> None:
     """Files that hold the very bytes of the base are unchanged, whatever an attribute says about their line ends."""
-    asked = [
-        raw
-        for raw in sort.add
-        if raw in before
-        and b"\n" not in raw
-        and not raw.startswith(b'"')
-        and not (folder / decode_path(raw)).is_symlink()
-    ]
+    asked = [raw for raw in sort.add if raw in before and _hashable(folder, raw)]
     if not asked:
         return
     hashed = clone.run_index(
@@ -126,10 +121,21 @@ def _drop_unchanged(
         work_tree=folder,
         input=b"".join(raw + b"\n" for raw in asked),
     ).decode("ascii")
-    for raw, blob in zip(asked, hashed.split(), strict=True):
-        executable = bool((folder / decode_path(raw)).lstat().st_mode & stat.S_IXUSR)
-        if before[raw] == ("100755" if executable else "100644", blob):
-            sort.add.remove(raw)
+    same = {
+        raw
+        for raw, blob in zip(asked, hashed.split(), strict=True)
+        if before[raw] == (_mode(folder / decode_path(raw)), blob)
+    }
+    sort.add = [raw for raw in sort.add if raw not in same]
+
+
+def _hashable(folder: Path, raw: bytes) -> bool:
+    """Whether a path can be named on a line of its own and is no link."""
+    return b"\n" not in raw and not raw.startswith(b'"') and not (folder / decode_path(raw)).is_symlink()
+
+
+def _mode(path: Path) -> str:
+    return "100755" if path.lstat().st_mode & stat.S_IXUSR else "100644"
 
 
 def _below_real_folders(folder: Path, path: Path) -> bool:

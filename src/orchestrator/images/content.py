@@ -97,7 +97,7 @@ def digest_of(folder: Path) -> Digest:
     for entry in entries(folder):
         place = entry.below(folder)
         if entry.kind is Kind.LINK:
-            content = hashlib.sha256(os.fsencode(place.readlink())).digest()
+            content = hashlib.sha256(os.fsencode(os.readlink(place))).digest()
         elif entry.kind is Kind.FOLDER:
             content = b""
         else:
@@ -188,7 +188,7 @@ def _copy_tree(source: Path, target: Path) -> None:
         if entry.kind is Kind.FOLDER:
             copy.mkdir(mode=0o700)
         elif entry.kind is Kind.LINK:
-            copy.symlink_to(origin.readlink())
+            os.symlink(os.readlink(origin), copy)  # pathlib would tidy the target up
         else:
             _copy_file(origin, copy, entry.kind is Kind.PROGRAM)
 

@@ -13,11 +13,21 @@ from xml.etree.ElementTree import ParseError
 from defusedxml import DefusedXmlException, DTDForbidden
 from defusedxml.ElementTree import DefusedXMLParser
 
-from orchestrator.coverage.measurement import MAX_LINES, Coverage, count, inside, measured, outside, refused
+from orchestrator.coverage.measurement import (
+    MAX_FILES,
+    MAX_LINES,
+    Checkout,
+    Coverage,
+    count,
+    measured,
+    outside,
+    refused,
+)
 
 _RATE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
 _RATE_SLACK = 0.01  # programs write two to seventeen decimals
 _MAX_DEPTH = 64
+_MAX_SOURCES = 100  # each file is looked for under each of them
 _CHUNK = 1024 * 1024
 
 _CLASS = ["coverage", "packages", "package", "classes", "class"]
@@ -88,6 +98,8 @@ class _Tally:
             self._text = []
         elif self._path == _CLASS:
             self._lines = self._files.setdefault(self._needed(attributes, "filename", "class"), {})
+            if len(self._files) > MAX_FILES:
+                raise refused(self._report, f"more than {MAX_FILES} files", "a smaller report")
         elif self._path == _LINE:
             self._count_line(attributes)
 
@@ -98,6 +110,8 @@ class _Tally:
     def end(self, tag: str) -> None:
         if self._path == _SOURCE:
             self._sources.append("".join(self._text).strip())
+            if len(self._sources) > _MAX_SOURCES:
+                raise refused(self._report, f"more than {_MAX_SOURCES} sources", "a Cobertura report")
         self._path.pop()
 
     def close(self) -> None:
@@ -109,9 +123,10 @@ class _Tally:
         :raises MeasurementFailed: the totals or the rate say otherwise, or a file lies outside ``root``.
         """
         attributes = self._root or {}
+        checkout = Checkout(root)
         for name in self._files:
             # An empty list of sources means the checkout itself.
-            if all(inside(name, root, base=source) is None for source in self._sources or [""]):
+            if all(checkout.inside(name, source) is None for source in self._sources or [""]):
                 raise outside(name, report=self._report)
         covered = sum(sum(lines.values()) for lines in self._files.values())
         by_file = (covered, sum(map(len, self._files.values())))

@@ -8,10 +8,13 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.coverage.measurement import Coverage, inside, measured, outside, refused
+from orchestrator.coverage.measurement import Checkout, Coverage, measured, outside, refused
 
 _SUMMED = ("covered_lines", "num_statements")
 _BRANCHES = ("covered_branches", "num_branches")
+# How often each character may stand in a report: the most that a large project needs, and what keeps the memory
+# that its objects take within a few hundred megabytes.
+_BOUNDS = {b"{": 1_000_000, b"[": 1_000_000, b":": 2_000_000, b",": 8_000_000}
 _PERCENT_SLACK = 0.01  # the report's percentage is a float of the same division
 
 
@@ -28,8 +31,9 @@ def read(data: bytes, *, report: str, root: Path) -> Coverage:
     branches = _branches(document, totals, report)
     names = _SUMMED + (_BRANCHES if branches else ())
     sums = dict.fromkeys(names, 0)
+    checkout = Checkout(root)
     for name in files:
-        if inside(name, root) is None:
+        if checkout.inside(name) is None:
             raise outside(name, report=report)
         summary = _mapping(_mapping(files, name, report), "summary", report)
         for key in names:
@@ -48,6 +52,9 @@ def read(data: bytes, *, report: str, root: Path) -> Coverage:
 
 
 def _document(data: bytes, report: str) -> Mapping[str, object]:
+    for character, bound in _BOUNDS.items():
+        if data.count(character) > bound:
+            raise refused(report, f"more than {bound} times {character.decode()!r}", "a smaller report")
     try:
         document = json.loads(
             data.decode("utf-8-sig"), parse_constant=_no_number, object_pairs_hook=_once_each

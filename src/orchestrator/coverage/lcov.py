@@ -8,7 +8,16 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.coverage.measurement import MAX_LINES, Coverage, count, inside, measured, outside, refused
+from orchestrator.coverage.measurement import (
+    MAX_FILES,
+    MAX_LINES,
+    Checkout,
+    Coverage,
+    count,
+    measured,
+    outside,
+    refused,
+)
 
 _KEY = re.compile(r"[A-Z][A-Z0-9]{1,7}")  # TN, SF, VER, FN, FNDA, FNL, BRDA, MCDC …
 _MAX_LINE = 16 * 1024  # characters; function names of templates are long
@@ -39,7 +48,7 @@ class _Tracefile:
 
     def __init__(self, report: str, root: Path) -> None:
         self._report = report
-        self._root = root
+        self._checkout = Checkout(root)
         self._record: _Record | None = None
         self._files: dict[str, dict[int, bool]] = {}
         self._counted = 0
@@ -76,7 +85,7 @@ class _Tracefile:
     def _open(self, source: str) -> None:
         if self._record is not None:
             raise refused(self._report, f"a second SF in the record of {self._record.source[:200]!r}", "one")
-        name = inside(source, self._root) if source.strip() else None
+        name = self._checkout.inside(source) if source.strip() else None
         if name is None:
             raise outside(source, report=self._report)
         self._record = _Record(name)
@@ -104,6 +113,8 @@ class _Tracefile:
                 text = f"{key} of {record.source[:200]!r} is {stated}, its lines say {counted}"
                 raise refused(self._report, text, "equal numbers")
         lines = self._files.setdefault(record.source, {})
+        if len(self._files) > MAX_FILES:
+            raise refused(self._report, f"more than {MAX_FILES} files", "a smaller report")
         for number, covered in record.lines.items():
             lines[number] = lines.get(number, False) or covered
         self._record = None

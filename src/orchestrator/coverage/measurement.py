@@ -7,12 +7,15 @@ not contradict. The absence of a measurement is never a number. On failure: ``Me
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from orchestrator.domain.errors import MeasurementFailed
 
 MAX_LINES = 2_000_000
 """Measured lines of one report; bounds the memory that comparing totals with their parts takes."""
+
+MAX_FILES = 200_000
+"""Source files of one report; for the same reason."""
 
 _COUNT = re.compile(r"[0-9]{1,15}")
 
@@ -57,17 +60,24 @@ def count(text: str, what: str, *, report: str) -> int:
     return int(text)
 
 
-def inside(name: str, root: Path, *, base: str = "") -> str | None:
-    """A source file's path relative to ``root``, or ``None`` when the report speaks of a file outside it.
+class Checkout:
+    """Tells the checkout's files from others, as a report names them.
 
-    ``base`` is what a relative name is relative to. Names are compared as text: the file need not exist any more.
+    Names are compared as text: the file need not exist any more.
     """
-    joined = os.path.normpath(os.path.join(str(root), base, name))
-    for top in (os.path.normpath(str(root)), os.path.realpath(root)):
-        path = PurePosixPath(joined)
-        if path.is_relative_to(top):
-            return str(path.relative_to(top))
-    return None
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        # A report may name the checkout by the path it was given or by the one without links.
+        self._tops = tuple({os.path.normpath(self._root) + "/", os.path.realpath(root) + "/"})
+
+    def inside(self, name: str, base: str = "") -> str | None:
+        """The file's path relative to the checkout, or ``None`` for a file elsewhere.
+
+        ``base`` is what a relative name is relative to; itself relative to the checkout.
+        """
+        path = os.path.normpath(os.path.join(self._root, base, name))
+        return next((path.removeprefix(top) for top in self._tops if path.startswith(top)), None)
 
 
 def outside(name: str, *, report: str) -> MeasurementFailed:

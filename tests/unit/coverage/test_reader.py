@@ -179,6 +179,7 @@ BAD = {
     "json-latin-1": ("coverage.py", b'{"a": "\xe9"}', "not usable JSON"),
     "json-truncated": ("coverage.py", json_report()[:-20], "not usable JSON"),
     "json-deep": ("coverage.py", b"[" * 100_000, "not usable JSON"),
+    "json-many-lists": ("coverage.py", b'{"a":[' + b"[]," * 1_000_001 + b"[]]}", "a smaller report"),
     "json-digits": ("coverage.py", b"1" * 10_000, "not usable JSON"),
     "json-list": ("coverage.py", b"[]", "not a JSON object"),
     "json-key-twice": ("coverage.py", json_report()[:-1] + b', "totals": {}}', "a key stands twice"),
@@ -275,6 +276,11 @@ BAD = {
     "xml-outside": ("cobertura", xml_report(filename="../../x.py"), "it counts the file '../../x.py'"),
     "xml-source-outside": ("cobertura", xml_report(source="/usr/lib"), "it counts the file 'a.py'"),
     "xml-deep": ("cobertura", b"<coverage>" * 1000, "levels of elements"),
+    "xml-many-sources": (
+        "cobertura",
+        b"<coverage><sources>" + b"<source>a</source>" * 101,
+        "more than 100 sources",
+    ),
     "xml-encoding": ("cobertura", b'<?xml version="1.0" encoding="nonsense"?><coverage/>', "not well-formed"),
     "xml-multibyte": (
         "cobertura",
@@ -318,6 +324,11 @@ BAD = {
     "lcov-lf-text": ("lcov", lcov_report(sums="LF:three\n"), "LF is 'three'"),
     "lcov-outside": ("lcov", lcov_report(source="../b.c"), "it counts the file '../b.c'"),
     "lcov-absolute": ("lcov", lcov_report(source="/usr/include/stdio.h"), "it counts the file"),
+    "lcov-many-files": (
+        "lcov",
+        b"".join(b"SF:%d\nend_of_record\n" % number for number in range(200_001)),
+        "more than 200000 files",
+    ),
     "lcov-no-source": ("lcov", lcov_report(source=""), "it counts the file ''"),
 }
 

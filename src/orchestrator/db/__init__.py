@@ -1,1 +1,1 @@
-"""Everything durable. SQL stands in named files under ``sql/``, one per table family; typed functions stand beside it."""
+"""Everything durable. SQL stands in named files under ``sql/``, one per table family, with typed functions beside."""

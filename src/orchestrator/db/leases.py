@@ -58,7 +58,7 @@ def check(tx: Tx, lease: Lease) -> None:
 def acquire(tx: Tx, lease: Lease, pid: int, judged: LeaseRow | None) -> bool:
     """Write the lease iff the row still is the one that was judged (none, or a dead owner's), and raise the epoch to
     ``lease.epoch``. False: busy."""
-    if tx.execute("leases.raise_epoch", task_id=lease.task_id, epoch=lease.epoch - 1) != 1:
+    if not raise_epoch(tx, lease):
         return False
     taken = tx.execute(
         "leases.acquire",
@@ -76,6 +76,11 @@ def acquire(tx: Tx, lease: Lease, pid: int, judged: LeaseRow | None) -> bool:
     if taken != 1:
         raise LostRace("the lease row changed between judging and taking it")
     return True
+
+
+def raise_epoch(tx: Tx, lease: Lease) -> bool:
+    """Raise the task's epoch to the lease's; False where somebody else was first."""
+    return tx.execute("leases.raise_epoch", task_id=lease.task_id, epoch=lease.epoch - 1) == 1
 
 
 def release(tx: Tx, lease: Lease) -> bool:

@@ -135,8 +135,13 @@ def times_entered(tx: Tx, task_id: TaskId, stage: Stage) -> int:
 
 
 def times_taken(tx: Tx, task_id: TaskId, source: Stage, target: Stage) -> int:
-    """How often the task has gone along an edge."""
+    """How often the task has gone along an edge since a person last forgave it."""
     return _times(tx.one("tasks.times_taken", task_id=task_id, from_stage=source, to_stage=target))
+
+
+def forgive(tx: Tx, task_id: TaskId) -> None:
+    """A person's retry: what counts against the bounds begins anew; rounds go on."""
+    tx.execute("tasks.forgive", task_id=task_id)
 
 
 def update_task_stage_cas(

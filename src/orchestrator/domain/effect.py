@@ -93,6 +93,14 @@ class Effect(Protocol):
         """
         ...
 
+    def turned(self, intent: Intent, failure: Exception | None) -> str | None:
+        """Why this intent can never be carried out as it was judged, None while it can; read before each act and, with
+        the ``failure``, after one that did not take place. A reason leads to giving up by revoke, never to believing.
+
+        :raises OutsideError: it could not be found out; the effect is held.
+        """
+        ...
+
     def revoke(self, intent: Intent) -> None:
         """Make every call ever sent for this intent impossible at the authority (law 4).
 

@@ -69,6 +69,10 @@ class Forge(Protocol):
         """
         ...
 
+    def prepared(self, candidate: Candidate) -> bool:
+        """Whether :meth:`prepare_merge` has taken place for this candidate (its fence stands, or has been moved on)."""
+        ...
+
     def merge(self, candidate: Candidate, pr_number: int | None) -> None:
         """Move main to M: only from M's first parent, only while the candidate's fence stands (law 5).
 

@@ -82,5 +82,8 @@ ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE SET taken = taken + 1;
 SELECT coalesce(sum(taken), 0) AS times FROM task_edges WHERE task_id = :task_id AND to_stage = :stage;
 
 -- name: times_taken
-SELECT coalesce(sum(taken), 0) AS times FROM task_edges
+SELECT coalesce(sum(taken - forgiven), 0) AS times FROM task_edges
 WHERE task_id = :task_id AND from_stage = :from_stage AND to_stage = :to_stage;
+
+-- name: forgive
+UPDATE task_edges SET forgiven = taken WHERE task_id = :task_id AND forgiven < taken;

@@ -110,7 +110,8 @@ CREATE TABLE IF NOT EXISTS task_edges (
     task_id    INTEGER NOT NULL REFERENCES tasks (id),
     from_stage TEXT NOT NULL,
     to_stage   TEXT NOT NULL,
-    taken      INTEGER NOT NULL DEFAULT 0,
+    taken      INTEGER NOT NULL DEFAULT 0 CHECK (taken >= 0),
+    forgiven   INTEGER NOT NULL DEFAULT 0 CHECK (forgiven BETWEEN 0 AND taken),  -- by a person's retry
     PRIMARY KEY (task_id, from_stage, to_stage)
 ) WITHOUT ROWID;
 

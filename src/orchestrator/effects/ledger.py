@@ -1,0 +1,179 @@
+"""Drives effects: intent, probe, act, probe, settle; or revoke, probe, settle (laws 3 and 4).
+
+The only way to act on the outside world. What must hold: the intent is durable before the act; only a probe settles;
+giving up is durable before it is sent and revokes at the authority; a stale owner stores nothing. On any failure the
+effect stays unsettled and is handed to the task's next owner.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from orchestrator.db import effects, events, leases
+from orchestrator.db.database import Database, Tx
+from orchestrator.domain.effect import (
+    Applied,
+    Effect,
+    EffectName,
+    EffectState,
+    Intent,
+    NotApplied,
+    Probe,
+    Unknown,
+)
+from orchestrator.domain.errors import InvariantError, OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.lease import Lease
+from orchestrator.domain.task import Task
+from orchestrator.runtime.waypoints import Waypoints
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """An outcome that a probe has shown; to be settled in a commit under the same lease."""
+
+    intent: Intent
+    state: EffectState  # APPLIED or REVOKED
+    fact: Mapping[str, object]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """No outcome yet: not applied and worth another try, or not readable."""
+
+    intent: Intent
+    reason: str
+    in_doubt: bool
+
+
+class Ledger:
+    """Acts through the effects it was given."""
+
+    def __init__(
+        self, database: Database, kinds: Mapping[EffectName, Effect], *, waypoints: Waypoints
+    ) -> None:
+        self._database = database
+        self._kinds = kinds
+        self._waypoints = waypoints
+
+    def drive(self, lease: Lease, task: Task, intent: Intent, *, turned: str | None = None) -> Proof | Open:
+        """Bring an intent as close to its outcome as it goes now; settles nothing itself.
+
+        ``turned`` is a reason from outside the effect (a waiting cancel) to give up instead of acting; an act that has
+        taken place stays applied all the same.
+        """
+        if intent.state is EffectState.REVOKING:
+            return self._revoke(lease, task, intent)
+        effect = self._kinds[intent.name]
+        seen = self._probe(effect, intent, "first")
+        if isinstance(seen, NotApplied):
+            try:
+                reason = turned or effect.turned(intent, None)
+            except OutsideError as error:
+                return self._doubt(lease, task, intent, str(error))
+            if reason is not None:
+                return self.give_up(lease, task, intent, reason)
+            return self._act(lease, task, effect, intent)
+        return self._conclude(lease, task, intent, seen)
+
+    def give_up(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Proof | Open:
+        """Decide durably not to act, then revoke at the authority and look once more (law 4)."""
+        if intent.state is not EffectState.REVOKING:
+            with self._database.write() as tx:
+                effects.move(tx, lease, intent, EffectState.REVOKING, reason)
+                _tell(tx, EventType.EFFECT_REVOKING, lease, task, intent, {"reason": reason})
+                fresh = effects.get(tx, intent.effect_id)
+            if fresh is None:
+                raise InvariantError(f"effect {intent.effect_id} has vanished")
+            intent = fresh
+        return self._revoke(lease, task, intent, reason)
+
+    def settle(self, tx: Tx, lease: Lease, task: Task, proof: Proof) -> None:
+        """Record a proven outcome in the caller's commit, with its event.
+
+        :raises LostRace: the lease is no longer the newest.
+        """
+        effects.settle(tx, lease, proof.intent, proof.state, proof.fact, proof.reason)
+        data = {"state": proof.state, "fact": proof.fact, "reason": proof.reason}
+        _tell(tx, EventType.EFFECT_SETTLED, lease, task, proof.intent, data)
+
+    def _act(self, lease: Lease, task: Task, effect: Effect, intent: Intent) -> Proof | Open:
+        if intent.state is EffectState.IN_DOUBT:
+            with self._database.write() as tx:
+                effects.move(tx, lease, intent, EffectState.INTENDED, "the authority can be read again")
+                fresh = effects.get(tx, intent.effect_id)
+            intent = fresh or intent
+        with self._database.read() as tx:
+            leases.check(
+                tx, lease
+            )  # the last look before the act; the authority's own fence covers the rest (law 5)
+        self._reach("before_act", intent, lease)
+        failure: OutsideError | None = None
+        try:
+            effect.act(intent)
+        except OutsideError as error:  # a refusal is no outcome: only the probe below is
+            failure = error
+        self._reach("after_act", intent, lease)
+        seen = self._probe(effect, intent, "second")
+        if not isinstance(seen, NotApplied):
+            return self._conclude(lease, task, intent, seen)
+        try:
+            reason = effect.turned(intent, failure)
+        except OutsideError as error:
+            return self._doubt(lease, task, intent, str(error))
+        if reason is not None:
+            return self.give_up(lease, task, intent, reason)
+        why = str(failure) if failure else "it was sent, but the authority does not show it yet"
+        log.warning("effect not applied yet", effect=intent.name.value, task=task.work_item, reason=why)
+        return Open(intent, why, in_doubt=False)
+
+    def _revoke(self, lease: Lease, task: Task, intent: Intent, reason: str = "") -> Proof | Open:
+        effect = self._kinds[intent.name]
+        self._reach("before_revoke", intent, lease)
+        try:
+            effect.revoke(intent)
+        except OutsideError as error:
+            return Open(intent, f"giving up is decided, but it could not be revoked: {error}", in_doubt=True)
+        self._reach("after_revoke", intent, lease)
+        seen = self._probe(effect, intent, "after_revoke")
+        if isinstance(seen, NotApplied):
+            return Proof(intent, EffectState.REVOKED, seen.fact, reason)
+        if isinstance(seen, Applied):
+            return Proof(
+                intent, EffectState.APPLIED, seen.fact, "it had taken place before it could be revoked"
+            )
+        return Open(intent, seen.reason, in_doubt=True)
+
+    def _conclude(self, lease: Lease, task: Task, intent: Intent, seen: Probe) -> Proof | Open:
+        if isinstance(seen, Applied):
+            return Proof(intent, EffectState.APPLIED, seen.fact)
+        return self._doubt(lease, task, intent, seen.reason if isinstance(seen, Unknown) else "not applied")
+
+    def _doubt(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Open:
+        """Hold: never guess. The state is stored once; probing again is the reconciler's."""
+        if intent.state is EffectState.INTENDED:
+            with self._database.write() as tx:
+                effects.move(tx, lease, intent, EffectState.IN_DOUBT, reason)
+                _tell(tx, EventType.EFFECT_IN_DOUBT, lease, task, intent, {"reason": reason})
+        log.warning("effect in doubt", effect=intent.name.value, task=task.work_item, reason=reason)
+        return Open(intent, reason, in_doubt=True)
+
+    def _probe(self, effect: Effect, intent: Intent, which: str) -> Probe:
+        self._waypoints.reach(f"{intent.name.value}.before_probe", task=intent.task_id, which=which)
+        seen = effect.probe(intent)
+        self._waypoints.reach(f"{intent.name.value}.after_probe", task=intent.task_id, which=which)
+        return seen
+
+    def _reach(self, point: str, intent: Intent, lease: Lease) -> None:
+        self._waypoints.reach(f"{intent.name.value}.{point}", task=intent.task_id, epoch=lease.epoch)
+
+
+def _tell(
+    tx: Tx, type: EventType, lease: Lease, task: Task, intent: Intent, data: Mapping[str, object]
+) -> None:
+    said = {"effect": intent.name, "key": intent.key, "sequence": intent.sequence, **data}
+    events.append(tx, type, lease.owner, task=task, epoch=lease.epoch, data=said)

@@ -1,0 +1,56 @@
+"""The effect ``merge_pr``: main moves to the candidate M, once per task. The point of no return (DESIGN §3, §6)."""
+
+from collections.abc import Callable, Sequence
+
+from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Unknown
+from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.ids import TaskId
+from orchestrator.domain.task import Candidate
+from orchestrator.effects import judged
+from orchestrator.places import Places
+
+
+class MergeEffect:
+    """Fast-forwards main to M from M's own first parent, while M's fence stands."""
+
+    name = EffectName.MERGE_PR
+
+    def __init__(self, places: Places, candidates: Callable[[TaskId], Sequence[Candidate]]) -> None:
+        """``candidates`` names every candidate a task ever had: any of them may be what landed (H13)."""
+        self._places = places
+        self._candidates = candidates
+
+    def probe(self, intent: Intent) -> Probe:
+        """Look on main for any candidate the task ever had."""
+        try:
+            forge = self._places.of(judged.text(intent, "repo")).forge
+            landed = forge.landed(self._candidates(intent.task_id))
+            tip = forge.tip(forge.default_branch)
+        except OutsideError as error:
+            return Unknown(str(error))
+        if landed is None:
+            return NotApplied({"main": tip})
+        return Applied({"merged": landed.sha, "tree": landed.tree, "round": landed.round, "main": tip})
+
+    def act(self, intent: Intent) -> None:
+        """Merge, carrying M, its first parent and its fence."""
+        forge = self._places.of(judged.text(intent, "repo")).forge
+        number = judged.number(intent, "pr_number") if intent.judged.get("pr_number") else None
+        forge.merge(judged.candidate(intent), number)
+
+    def turned(self, intent: Intent, failure: Exception | None) -> str | None:
+        """Main has left M's first parent, or the branch its judged head (law 3)."""
+        forge = self._places.of(judged.text(intent, "repo")).forge
+        candidate = judged.candidate(intent)
+        main = forge.tip(forge.default_branch)
+        if main != candidate.base_sha:
+            return f"main moved to {main} after the candidate was built"
+        head = forge.tip(judged.text(intent, "branch"))
+        if head not in (candidate.head_sha, candidate.sha):
+            return f"the branch moved to {head} after it was gated"
+        return None
+
+    def revoke(self, intent: Intent) -> None:
+        """Move the fence: every merge call ever sent for this candidate is refused from now on."""
+        forge = self._places.of(judged.text(intent, "repo")).forge
+        forge.revoke_merge(judged.candidate(intent), f"revoked-{intent.token}")

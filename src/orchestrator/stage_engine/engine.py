@@ -1,0 +1,210 @@
+"""The stage engine: looks at a task under a lease and does the one next thing, until there is nothing to do (S-01).
+
+Order of a look: unsettled effects first (law 3), then what people said, then holds and running jobs, then the next step
+of the stage, then the edge. Every actor comes through the same door; there is no special path for recovery.
+"""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from orchestrator.db import effects, events, evidence, jobs, leases, tasks
+from orchestrator.db.database import Tx
+from orchestrator.db.evidence import CheckResult
+from orchestrator.deploy.deployer import Deployer
+from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import RunId, TaskId
+from orchestrator.domain.job import Job, JobStatus
+from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.stage import Stage, Track
+from orchestrator.domain.task import Hold, Task
+from orchestrator.images.store import ImageStore
+from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_target, next_step
+from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.signals import Signals
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.work import Work
+from orchestrator.work_items.reading import DocumentError
+from orchestrator.work_items.verdict_documents import escalates, parse_track
+
+log = structlog.get_logger(__name__)
+
+MAX_LOOKS = 100  # of one call: far above what any stage needs, so that a mistake of ours ends as a warning
+
+
+class StageEngine:
+    """Drives tasks. Safe to call from many threads: the lease decides who may."""
+
+    def __init__(self, tools: Tools, deployer: Deployer, store: ImageStore) -> None:
+        self._tools = tools
+        self._moves = Moves(tools)
+        self._acts = Acts(tools, self._moves, deployer, store)
+        self._signals = Signals(tools, self._moves, self._acts)
+        self._work = Work(tools, self._moves, self._acts)
+        self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
+            StepKind.BRANCH: self._work.branch,
+            StepKind.JOB: self._work.job,
+            StepKind.HARVEST: self._work.harvest,
+            StepKind.RECORD: self._work.record,
+            StepKind.CANDIDATE: self._work.candidate,
+            StepKind.GATE: self._work.gate,
+            StepKind.EFFECT: self._acts.take,
+            StepKind.APPROVAL: self._signals.approval,
+        }
+
+    def advance_stage(self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None) -> Outcome:
+        """Do for the task whatever can be done now; one short lease per step, so that a cancel gets in between.
+
+        :returns: why it stopped. A lost race or a failure outside is logged and comes back as DEFERRED or RETRY.
+        """
+        outcome = Outcome.MOVED
+        for _ in range(MAX_LOOKS):
+            if outcome is not Outcome.MOVED:
+                return outcome
+            outcome = self._look(task_id, owner, run_id)
+        log.warning("task did not come to rest", task_id=task_id, looks=MAX_LOOKS)
+        return Outcome.RETRY
+
+    def advance_if_gate_passed(self, task_id: TaskId) -> Outcome:
+        """F-1: the reconciler's way in, the same door as everyone's (S-09)."""
+        return self.advance_stage(task_id, Actor.RECONCILER)
+
+    def run_deploy_finalizer(self, task_id: TaskId) -> Outcome:
+        """Phase C: after a restart, end a deploy from its records and facts (S-15)."""
+        return self.advance_stage(task_id, Actor.FINALIZER)
+
+    def finish_job(
+        self, job: Job, status: JobStatus, *, error: str | None = None, check: CheckResult | None = None
+    ) -> bool:
+        """End a job that this process runs: status, evidence, the step's mark, event, in one commit.
+
+        False where the job is no longer ours (reaped, or its task has moved on): its result counts for nothing.
+        """
+        with self._tools.database.write() as tx:
+            if not jobs.finish(tx, job, self._tools.ownership.boot_id, status, error):
+                return False
+            task = tasks.get(tx, job.task_id)
+            if (task.stage, task.round) == (job.stage, job.round) and status is JobStatus.DONE:
+                if check is not None:
+                    evidence.record_check(tx, task, check)
+                evidence.mark_step(tx, task, f"{StepKind.JOB}:{job.kind}", {"job": job.id})
+            _job_event(tx, EventType.JOB_FINISHED, task, job, {"status": status, "error": error})
+        return True
+
+    def requeue_job(
+        self, job: Job, *, error: str, brief: str, delay_s: float = 0.0, free: bool = False
+    ) -> bool:
+        """Give a job back to the queue for another attempt; ``free`` costs none. False where it is no longer ours."""
+        with self._tools.database.write() as tx:
+            boot_id = self._tools.ownership.boot_id
+            if not jobs.requeue(tx, job, boot_id, error=error, brief=brief, delay_s=delay_s, free=free):
+                return False
+            _job_event(tx, EventType.JOB_REQUEUED, tasks.get(tx, job.task_id), job, {"error": error})
+        return True
+
+    def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Outcome:
+        try:
+            with self._tools.ownership.transition(task_id, owner, run_id=run_id) as lease:
+                if lease is None:
+                    return self._why_busy(task_id)
+                return self._step(self._situation(lease))
+        except LostRace as lost:
+            log.info("race lost", task_id=task_id, owner=owner.value, reason=str(lost))
+            return Outcome.DEFERRED
+        except OutsideError as error:
+            log.warning("step failed outside", task_id=task_id, reason=str(error))
+            return Outcome.RETRY
+
+    def _situation(self, lease: Lease) -> Situation:
+        with self._tools.database.read() as tx:
+            leases.check(tx, lease)
+            task = tasks.get(tx, lease.task_id)
+            passed = evidence.steps_of_round(tx, task)
+            candidates = evidence.candidates(tx, task.id)
+        judged_by = task.base_sha
+        if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY) and candidates:
+            judged_by = candidates[-1].base_sha  # main as M was built on it
+        place = self._tools.places.of(task.repo)
+        config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
+        return Situation(lease, task, place, config, passed)
+
+    def _step(self, at: Situation) -> Outcome:
+        with self._tools.database.read() as tx:
+            unsettled = effects.unsettled(tx, at.task.id)
+            active = jobs.active_of_task(tx, at.task.id)
+        if unsettled:
+            return self._acts.drive(at, unsettled[0], cancelled=self._signals.waiting_cancel(at))
+        said = self._signals.handle(at)
+        if said is not None:
+            return said
+        if at.task.hold is Hold.ESCALATED:
+            return Outcome.HELD
+        if active is not None:
+            return Outcome.WORKING
+        step = next_step(at.task.stage, at.passed, at.has)
+        if step is None:
+            return self._edge(at)
+        self._tools.waypoints.reach("step.begin", task=at.task.id, step=step.name)
+        try:
+            return self._handlers[step.kind](at, step)
+        except ConfigError as error:
+            return self._moves.hold(at, Hold.ESCALATED, str(error))
+
+    def _edge(self, at: Situation) -> Outcome:
+        """Every step of the stage is behind the task: take the edge."""
+        task = at.task
+        if task.stage is Stage.TESTING:
+            return self._moves.enter_staging(at, reason="tested; merge slot and staging are ours")
+        if task.stage is Stage.CREATED:
+            base = task.base_sha
+            config = self._tools.configs.of(task.repo, base) if base else None
+            return self._moves.move(
+                at,
+                Stage.ANALYSIS,
+                EdgeKind.ADVANCE,
+                reason="accepted",
+                config=config,
+                before=self._label_track(at),
+            )
+        if task.stage is Stage.ANALYSIS:
+            track = self._choose_track(at)
+            return self._moves.move(
+                at,
+                advance_target(task.stage, track),
+                EdgeKind.ADVANCE,
+                reason=f"analysis accepted, track {track}",
+                before=lambda tx: tasks.set_track(tx, task.id, track),
+            )
+        before: Callable[[Tx], None] | None = None
+        if task.stage is Stage.DEVELOPMENT:
+            before = lambda tx: tasks.set_gated(tx, task.id, task.head_sha)  # noqa: E731
+        target = advance_target(task.stage, task.track)
+        return self._moves.move(at, target, EdgeKind.ADVANCE, reason=f"{task.stage} passed", before=before)
+
+    def _label_track(self, at: Situation) -> Callable[[Tx], None]:
+        labels = {f"track:{track}": track for track in Track} | {track.value: track for track in Track}
+        chosen = next((labels[label] for label in at.task.labels if label in labels), None)
+        return lambda tx: tasks.set_track(tx, at.task.id, chosen) if chosen else None
+
+    def _choose_track(self, at: Situation) -> Track:
+        """The ticket's label, else the analyst's proposal, else full; ``escalate: full-cycle`` lifts it (S-17)."""
+        documents = self._work.evidence(at).documents
+        if escalates(documents) is not None:
+            return Track.FULL
+        if at.task.track is not None:
+            return at.task.track
+        try:
+            return parse_track(documents.get("02-trz.md", b"")) or Track.FULL
+        except DocumentError:
+            return Track.FULL
+
+    def _why_busy(self, task_id: TaskId) -> Outcome:
+        with self._tools.database.read() as tx:
+            return Outcome.ENDED if tasks.get(tx, task_id).stage.terminal else Outcome.DEFERRED
+
+
+def _job_event(tx: Tx, type: EventType, task: Task, job: Job, data: Mapping[str, object]) -> None:
+    said = {"job": job.kind, "attempt": job.attempts, **data}
+    events.append(tx, type, Actor.MONITOR, task=task, data=said)

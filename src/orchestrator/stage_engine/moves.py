@@ -1,0 +1,250 @@
+"""Commits: every way in which a task changes its stage, is held, or passes a step (law 2).
+
+A transition is one commit: settled effects, slots, stage, event, next job, outbox rows, release. The loser does
+nothing.
+"""
+
+from collections.abc import Callable, Sequence
+
+from orchestrator.db import events, evidence, jobs, leases, mail, slots, tasks
+from orchestrator.db.database import Tx
+from orchestrator.domain.errors import DatabaseError, InvariantError, LostRace
+from orchestrator.domain.event import EventType
+from orchestrator.domain.gate import GateResult
+from orchestrator.domain.ids import TaskId, TransitionId
+from orchestrator.domain.job import JobKind
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold, Task
+from orchestrator.effects.ledger import Proof
+from orchestrator.repo_config.records import RepoConfig
+from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind, allowed, next_step
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
+
+CHECK_ATTEMPTS = 2
+MAX_BRIEF = 20_000  # characters of findings handed to the next agent
+CALLS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
+FREEING = frozenset({Stage.DEVELOPMENT, Stage.TESTING, Stage.CANCELLED, Stage.DONE})
+
+
+class SlotBusy(Exception):
+    """Leaves a write block without a trace; the reason becomes a hold."""
+
+    def __init__(self, reason: str, hold: Hold) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hold = hold
+
+
+class Moves:
+    """Writes what the engine has decided."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def move(
+        self,
+        at: Situation,
+        target: Stage,
+        kind: EdgeKind,
+        *,
+        reason: str,
+        brief: str = "",
+        proofs: Sequence[Proof] = (),
+        before: Callable[[Tx], None] | None = None,
+        config: RepoConfig | None = None,
+        hold: tuple[Hold, str] | None = None,
+    ) -> Outcome:
+        """Take an edge in one commit and give the lease back with it.
+
+        ``before`` adds statements ahead of the stage write; ``hold`` holds the task in its new stage at once.
+
+        :raises LostRace: another actor has moved the task; nothing was written.
+        """
+        task, lease = at.task, at.lease
+        if not allowed(task.stage, target, kind):
+            raise InvariantError(f"there is no edge {task.stage} → {target} ({kind})")
+        transition_id = TransitionId(self._tools.entropy.uuid())
+        wake: list[TaskId] = []
+
+        def write(tx: Tx) -> None:
+            leases.check(tx, lease)
+            for proof in proofs:
+                self._tools.ledger.settle(tx, lease, task, proof)
+            if before is not None:
+                before(tx)
+            jobs.cancel_active(tx, task.id, f"the task went to {target}")
+            self._free_slots(tx, at, target, wake)
+            if not tasks.update_task_stage_cas(tx, task.id, task.stage, target, epoch=lease.epoch):
+                raise LostRace(f"{task.work_item} is no longer in {task.stage}")
+            moved = tasks.get(tx, task.id)
+            events.append(
+                tx,
+                EventType.STAGE_CHANGED,
+                lease.owner,
+                task=task,
+                to_stage=target,
+                epoch=moved.epoch,
+                transition_id=transition_id,
+                data={"kind": kind, "reason": reason, "round": moved.round},
+            )
+            if kind is EdgeKind.REQUEUE:
+                self._keep_verdicts(tx, moved)
+            if hold is not None:
+                self._write_hold(tx, at, moved, *hold)
+            else:
+                self._first_job(tx, moved, config or at.config, brief)
+            self._tell_tracker(tx, moved, reason, transition_id)
+            if target.terminal:
+                mail.close_waiting(tx, task.id, f"the task went to {target}: {reason}")
+            if target is Stage.DONE:
+                wake.extend(tasks.dependents(tx, task.id))
+            self._tools.ownership.release(tx, lease, epoch=moved.epoch)
+
+        self._tools.waypoints.reach("transition.before_commit", task=task.id, target=target)
+        try:
+            with self._tools.database.write() as tx:
+                write(tx)
+        except DatabaseError:
+            if not self._happened(transition_id):
+                raise
+        self._tools.waypoints.reach("transition.after_commit", task=task.id, target=target)
+        self._tools.wake(wake)
+        if target is Stage.CANCELLED or kind is EdgeKind.REJECT:
+            self._tools.stop_job(task.id)
+        return Outcome.ENDED if target.terminal else Outcome.MOVED
+
+    def enter_staging(self, at: Situation, *, reason: str) -> Outcome:
+        """Take the merge slot and staging, both or neither, in the commit testing → deploy-staging (DESIGN §3)."""
+        names = [slots.merge_slot(at.task.repo)]
+        if at.settings.staging is not None:
+            names.append(slots.environment_slot(at.settings.staging.name))
+
+        def take(tx: Tx) -> None:
+            freeze = slots.frozen(tx, at.task.repo)
+            if freeze is not None and freeze.lent_to != at.task.id:
+                raise SlotBusy(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
+            oldest = tasks.oldest_waiting_for_slot(tx, at.task.repo)
+            if oldest not in (None, at.task.id):
+                raise SlotBusy(f"{tasks.get(tx, oldest).work_item} has waited longer", Hold.SLOT)
+            busy = slots.take_all(tx, at.task.repo, at.task.id, names)
+            if busy is not None:
+                holder = busy.work_item or "the freeze"
+                raise SlotBusy(f"{busy.name} is held by {holder}", Hold.SLOT)
+            for name in names:
+                events.append(tx, EventType.SLOT_TAKEN, at.lease.owner, task=at.task, data={"slot": name})
+
+        try:
+            return self.move(at, Stage.DEPLOY_STAGING, EdgeKind.ADVANCE, reason=reason, before=take)
+        except SlotBusy as busy:
+            return self.hold(at, busy.hold, busy.reason)
+
+    def hold(self, at: Situation, why: Hold, reason: str) -> Outcome:
+        """Say why the task waits, call a person where one is needed, and let go."""
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            self._write_hold(tx, at, at.task, why, reason)
+        return Outcome.HELD
+
+    def mark(
+        self,
+        at: Situation,
+        step: Step,
+        facts: dict[str, object] | None = None,
+        *,
+        event: EventType | None = None,
+        proofs: Sequence[Proof] = (),
+        also: Callable[[Tx], None] | None = None,
+    ) -> Outcome:
+        """Record that a step is behind the task, with what belongs to it, in one commit."""
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            for proof in proofs:
+                self._tools.ledger.settle(tx, at.lease, at.task, proof)
+            if also is not None:
+                also(tx)
+            evidence.mark_step(tx, at.task, step.name, facts)
+            if tasks.release_hold(tx, at.task.id):
+                events.append(tx, EventType.RELEASED, at.lease.owner, task=at.task, data={"step": step.name})
+            if event is not None:
+                data = {"step": step.name, **(facts or {})}
+                events.append(tx, event, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data)
+        return Outcome.MOVED
+
+    def enqueue(
+        self, at: Situation, kind: JobKind, *, subject: str | None = None, brief: str = ""
+    ) -> Outcome:
+        """Queue the job that the task needs next."""
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            tasks.release_hold(tx, at.task.id)
+            self._enqueue(tx, at.task, kind, at.settings, subject, brief)
+        return Outcome.WORKING
+
+    def judged(self, at: Situation, gate: str, result: GateResult) -> None:
+        """Keep a gate's answer in the task's story; an unchanged "not yet" is told once, as a hold."""
+        data = {
+            "gate": gate,
+            "verdict": result.verdict,
+            "reason": result.reason,
+            "findings": [str(finding) for finding in result.findings],
+            "evidence": result.evidence,
+        }
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            events.append(
+                tx, EventType.GATE_JUDGED, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data
+            )
+
+    def _free_slots(self, tx: Tx, at: Situation, target: Stage, wake: list[TaskId]) -> None:
+        before = slots.held_by(tx, at.task.id)
+        if target in FREEING:
+            slots.free_all(tx, at.task.id)
+        elif target is Stage.DEPLOY and at.config is not None and at.config.staging is not None:
+            slots.free(tx, at.task.id, slots.environment_slot(at.config.staging.name))
+        freed = sorted(set(before) - set(slots.held_by(tx, at.task.id)))
+        for name in freed:
+            events.append(tx, EventType.SLOT_FREED, at.lease.owner, task=at.task, data={"slot": name})
+        if freed:
+            wake.extend(tasks.waiting_for_slot(tx))
+
+    def _keep_verdicts(self, tx: Tx, moved: Task) -> None:
+        """Queued again for the slots: nothing about the gated SHA has changed, so nothing is judged or paid again."""
+        for step in STAGE_STEPS[moved.stage]:
+            evidence.mark_step(tx, moved, step.name, {"kept_from_round": moved.round - 1})
+
+    def _first_job(self, tx: Tx, moved: Task, config: RepoConfig | None, brief: str) -> None:
+        step = next_step(moved.stage, frozenset(), configured(config))
+        if step is not None and step.kind is StepKind.JOB and config is not None:
+            self._enqueue(tx, moved, JobKind(step.what), config, None, brief)
+
+    def _enqueue(
+        self, tx: Tx, task: Task, kind: JobKind, config: RepoConfig, subject: str | None, brief: str
+    ) -> None:
+        attempts = config.budget.max_attempts if kind.agent else CHECK_ATTEMPTS
+        jobs.enqueue(tx, task, jobs.NewJob(kind, subject, brief[:MAX_BRIEF], attempts))
+        data = {"job": kind, "subject": subject, "because": brief[:1000]}
+        events.append(tx, EventType.JOB_QUEUED, "engine", task=task, data=data)
+
+    def _write_hold(self, tx: Tx, at: Situation, task: Task, why: Hold, reason: str) -> None:
+        if not tasks.hold(tx, task.id, why, reason):
+            return
+        events.append(tx, EventType.HELD, at.lease.owner, task=task, data={"hold": why, "reason": reason})
+        if why in CALLS_A_PERSON:
+            text = f"{task.work_item} {task.stage}: {reason}"
+            stable = f"alert:{task.work_item}:{task.stage}:{task.round}:{why}:{at.lease.epoch}"
+            mail.send(tx, "alert", stable, {"text": text, "work_item": task.work_item}, task_id=task.id)
+            mail.send(tx, "tracker.comment", f"comment:{stable}", {"text": text}, task_id=task.id)
+
+    def _tell_tracker(self, tx: Tx, moved: Task, reason: str, transition_id: TransitionId) -> None:
+        mail.send(
+            tx,
+            "tracker.stage",
+            f"stage:{transition_id}",
+            {"stage": moved.stage, "round": moved.round, "reason": reason[:2000]},
+            task_id=moved.id,
+        )
+
+    def _happened(self, transition_id: TransitionId) -> bool:
+        """After a lost answer to COMMIT the transition's own id decides (law 2)."""
+        with self._tools.database.write() as tx:
+            return events.transition_happened(tx, transition_id)

@@ -1,0 +1,172 @@
+"""What people say of a task: approve, reject, cancel, retry. Bound to what was on show, answered either way (law 7)."""
+
+from orchestrator.db import effects, events, evidence, jobs, leases, mail, tasks
+from orchestrator.db.database import Tx
+from orchestrator.db.mail import WaitingSignal
+from orchestrator.domain.effect import EffectName
+from orchestrator.domain.event import EventType
+from orchestrator.domain.job import JobKind, JobStatus
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold, Task
+from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, Step, StepKind, next_step
+from orchestrator.runtime.clock import parse_stamp
+from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+
+CANCEL = "cancel"
+RETRY = "retry"
+REJECT = "reject"
+ANSWERABLE = frozenset({Hold.ESCALATED, Hold.BLOCKED})
+
+
+def subject_on_show(tx: Tx, task: Task) -> str | None:
+    """What a person's approval of the task would be about now: M from deploy-staging on, before that the head."""
+    if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
+        candidates = evidence.candidates(tx, task.id)
+        return candidates[-1].sha if candidates and candidates[-1].round == task.round else None
+    return task.head_sha
+
+
+class Signals:
+    """Applies or refuses a task's waiting signals, in order."""
+
+    def __init__(self, tools: Tools, moves: Moves, acts: Acts) -> None:
+        self._tools = tools
+        self._moves = moves
+        self._acts = acts
+
+    def waiting_cancel(self, at: Situation) -> str | None:
+        """The reason of a cancel that nobody has dealt with: it turns an intended merge (law 3)."""
+        for waiting in self._waiting(at):
+            if waiting.signal.kind == CANCEL:
+                return f"cancelled by {waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")
+        return None
+
+    def handle(self, at: Situation) -> Outcome | None:
+        """Deal with the first waiting signal; None where there is none."""
+        waiting = self._waiting(at)
+        if not waiting:
+            return None
+        first = waiting[0]
+        kind = first.signal.kind
+        if kind in (APPROVED, CONFIRM_DEPLOY):
+            return self._approve(at, first)
+        if kind == CANCEL:
+            return self._cancel(at, first)
+        if kind == RETRY:
+            return self._retry(at, first)
+        if kind == REJECT:
+            return self._reject(at, first)
+        return self._refuse(at, first, f"there is no signal {kind}")
+
+    def approval(self, at: Situation, step: Step) -> Outcome:
+        """Pass the step if exactly what is on show has been approved; else call a person and wait."""
+        with self._tools.database.read() as tx:
+            subject = subject_on_show(tx, at.task) or ""
+            person = mail.approved(tx, at.task, step.what, subject)
+        if person is not None:
+            return self._moves.mark(
+                at, step, {"person": person, "subject": subject}, event=EventType.SIGNAL_APPLIED
+            )
+        if at.task.hold is Hold.PERSON and step.what == CONFIRM_DEPLOY and self._too_late(at):
+            why = "nobody confirmed the deploy in time; it queues again"
+            return self._moves.move(at, Stage.TESTING, EdgeKind.REQUEUE, reason=why)
+        what = "the deploy of" if step.what == CONFIRM_DEPLOY else "the analysis at"
+        return self._moves.hold(
+            at,
+            Hold.PERSON,
+            f"{what} {subject[:12]} waits for a person: orch task approve {at.task.work_item}",
+        )
+
+    def _approve(self, at: Situation, waiting: WaitingSignal) -> Outcome:
+        signal, task = waiting.signal, at.task
+        with self._tools.database.read() as tx:
+            subject = subject_on_show(tx, task)
+        step = next_step(task.stage, at.passed, at.has)
+        if (signal.stage, signal.round, signal.subject) != (task.stage, task.round, subject):
+            return self._refuse(
+                at,
+                waiting,
+                f"it was given for {signal.stage} round {signal.round}; the task has moved on since",
+            )
+        if step is None or step.kind is not StepKind.APPROVAL or step.what != signal.kind or subject is None:
+            return self._refuse(at, waiting, "nothing waits for this approval")
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            mail.approve(tx, task, signal.kind, subject, signal.person)
+            self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+        return Outcome.MOVED
+
+    def _cancel(self, at: Situation, waiting: WaitingSignal) -> Outcome:
+        with self._tools.database.read() as tx:
+            merged = effects.applied(tx, at.task.id, EffectName.MERGE_PR) is not None
+            candidates = evidence.candidates(tx, at.task.id)
+        if merged or (candidates and at.place.forge.landed(candidates) is not None):
+            return self._refuse(
+                at, waiting, "the change is on main already; from there the task only goes forward"
+            )
+        reason = f"cancelled by {waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")
+        return self._moves.move(
+            at,
+            Stage.CANCELLED,
+            EdgeKind.CANCEL,
+            reason=reason,
+            before=lambda tx: self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
+        )
+
+    def _retry(self, at: Situation, waiting: WaitingSignal) -> Outcome:
+        if at.task.hold not in ANSWERABLE:
+            return self._refuse(at, waiting, "the task does not wait for a decision")
+        step = next_step(at.task.stage, at.passed, at.has)
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+            tasks.forgive(tx, at.task.id)
+            tasks.release_hold(tx, at.task.id)
+            if step is not None and step.kind is StepKind.JOB:
+                last = jobs.of_step(tx, at.task, JobKind(step.what))
+                if last is not None and last.status is JobStatus.FAILED:
+                    jobs.enqueue(
+                        tx, at.task, jobs.NewJob(last.kind, last.subject, last.brief, last.max_attempts)
+                    )
+        return Outcome.MOVED
+
+    def _reject(self, at: Situation, waiting: WaitingSignal) -> Outcome:
+        signal = waiting.signal
+        step = next_step(at.task.stage, at.passed, at.has)
+        if step is None or step.kind is not StepKind.APPROVAL or signal.stage != at.task.stage:
+            return self._refuse(at, waiting, "nothing waits for this decision")
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+        reason = f"{signal.person} rejected it: {signal.reason or 'no reason was given'}"
+        return self._acts.reject(at, reason, brief=reason)
+
+    def _refuse(self, at: Situation, waiting: WaitingSignal, why: str) -> Outcome:
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            self._close(tx, at, waiting, f"refused: {why}", EventType.SIGNAL_REFUSED)
+            text = f"{waiting.signal.kind} by {waiting.signal.person} was not applied: {why}."
+            mail.send(tx, "tracker.comment", f"answer:{waiting.inbox_id}", {"text": text}, task_id=at.task.id)
+        return Outcome.MOVED
+
+    def _close(self, tx: Tx, at: Situation, waiting: WaitingSignal, outcome: str, event: EventType) -> None:
+        mail.handled(tx, waiting.inbox_id, outcome)
+        signal = waiting.signal
+        data = {
+            "signal": signal.kind,
+            "person": signal.person,
+            "reason": signal.reason,
+            "subject": signal.subject,
+            "outcome": outcome,
+        }
+        events.append(tx, event, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data)
+
+    def _too_late(self, at: Situation) -> bool:
+        since = parse_stamp(at.task.hold_since) if at.task.hold_since else self._tools.clock.utc()
+        return (self._tools.clock.utc() - since).total_seconds() > at.settings.approvals.confirm_timeout_s
+
+    def _waiting(self, at: Situation) -> list[WaitingSignal]:
+        with self._tools.database.read() as tx:
+            return mail.waiting_signals(tx, at.task.id)

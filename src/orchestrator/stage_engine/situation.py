@@ -1,0 +1,115 @@
+"""What the engine works with, and what it sees of one task under one lease."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import ConfigError, InvariantError
+from orchestrator.domain.ids import Sha, TaskId
+from orchestrator.domain.lease import Lease
+from orchestrator.domain.task import Task
+from orchestrator.effects.ledger import Ledger
+from orchestrator.places import Place, Places
+from orchestrator.repo_config.loader import parse_repo_config
+from orchestrator.repo_config.records import RepoConfig
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.waypoints import Waypoints
+from orchestrator.transition_lease import Ownership
+
+CONFIG_FILE = ".orchestrator.toml"
+MAX_CONFIG_BYTES = 256 * 1024
+
+
+class Outcome(StrEnum):
+    """Where a look at a task ended."""
+
+    MOVED = "moved"  # something was passed; there may be more to do at once
+    WORKING = "working"  # a job is queued or running
+    HELD = "held"  # waits for a person, a slot, another task
+    RETRY = "retry"  # an effect is open; look again later
+    DEFERRED = "deferred"  # somebody else owns the task
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The engine's collaborators."""
+
+    database: Database
+    ownership: Ownership
+    ledger: Ledger
+    places: Places
+    configs: "Configs"
+    clock: Clock
+    entropy: Entropy
+    waypoints: Waypoints
+    secrets: tuple[str, ...]
+    wake: Callable[[Iterable[TaskId]], None]  # look at these tasks soon
+    stop_job: Callable[[TaskId], None]  # end whatever runs for a task that no longer wants it
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One task under one lease, as it was read."""
+
+    lease: Lease
+    task: Task
+    place: Place
+    config: RepoConfig | None  # None until the branch has a base
+    passed: Mapping[str, Mapping[str, object]]
+
+    @property
+    def has(self) -> frozenset[str]:
+        """Parts of the repository's configuration that the pipeline asks for."""
+        return configured(self.config)
+
+    @property
+    def settings(self) -> RepoConfig:
+        """The configuration, which every stage after *created* has.
+
+        :raises InvariantError: it is not there.
+        """
+        if self.config is None:
+            raise InvariantError(f"{self.task.work_item} is in {self.task.stage} without a configuration")
+        return self.config
+
+
+class Configs:
+    """``.orchestrator.toml`` of a base commit, parsed once. Never read from an agent's branch."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._parsed: dict[tuple[str, Sha], RepoConfig] = {}
+
+    def of(self, repo: str, base: Sha) -> RepoConfig:
+        """The configuration at a commit.
+
+        :raises ConfigError: it is missing or not usable.
+        """
+        key = (repo, base)
+        if key not in self._parsed:
+            data = self._places.of(repo).clone.read(base, CONFIG_FILE, MAX_CONFIG_BYTES)
+            if data is None:
+                raise ConfigError(
+                    f"{repo} has no {CONFIG_FILE} at {base[:12]}: how to check and deploy it is not known.",
+                    hint="`orch init` writes one; commit it to the default branch.",
+                )
+            self._parsed[key] = parse_repo_config(data, source=f"{repo}:{CONFIG_FILE}")
+        return self._parsed[key]
+
+
+def configured(config: RepoConfig | None) -> frozenset[str]:
+    """Which optional parts of the pipeline a configuration asks for."""
+    if config is None:
+        return frozenset()
+    deployed = config.image is not None or config.staging is not None or config.production is not None
+    parts = {
+        "image": deployed,
+        "staging": config.staging is not None,
+        "production": config.production is not None,
+        "approvals.analysis": config.approvals.analysis,
+        "approvals.deploy": config.approvals.deploy,
+    }
+    return frozenset(name for name, there in parts.items() if there)

@@ -1,0 +1,235 @@
+"""Steps that gather: base and branch, an agent's commits, verdict documents, the candidate M, and the jobs."""
+
+from orchestrator.db import effects, evidence, jobs, leases, tasks
+from orchestrator.db.database import Tx
+from orchestrator.domain.errors import ConfigError, OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.gate import Finding, GateResult
+from orchestrator.domain.ids import Sha
+from orchestrator.domain.job import JobKind, JobStatus
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Candidate, Hold
+from orchestrator.gates.evidence import Evidence, gather
+from orchestrator.gates.gated_sha import why_not_gated
+from orchestrator.gates.quality_gates import QG_CHECKS
+from orchestrator.rules.names import branch_name
+from orchestrator.rules.transitions import Step
+from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.work_items.documents import folder
+from orchestrator.work_items.reading import DocumentError
+from orchestrator.work_items.verdict_documents import (
+    parse_review_verdict,
+    parse_staging_log,
+    parse_test_report,
+)
+from orchestrator.workspace.candidate import Conflict, build_candidate, candidate_message
+
+MAX_DOCUMENT_BYTES = 1024 * 1024
+WRITTEN_BY = {
+    "12-review.md": JobKind.REVIEWER,
+    "13-test-report.md": JobKind.TESTER,
+    "14-staging-log.md": JobKind.DEPLOYER,
+}
+
+
+class Work:
+    """Handlers of the gathering steps; each ends in one commit or in a hold."""
+
+    def __init__(self, tools: Tools, moves: Moves, acts: Acts) -> None:
+        self._tools = tools
+        self._moves = moves
+        self._acts = acts
+
+    def branch(self, at: Situation, step: Step) -> Outcome:
+        """Fix the commit the task starts from, its branch, and with it the configuration that will judge it."""
+        forge, clone, task = at.place.forge, at.place.clone, at.task
+        clone.fetch()
+        base = forge.tip(forge.default_branch)
+        if base is None:
+            reason = f"{task.repo} has no commit on {forge.default_branch} yet: push a first one"
+            return self._moves.hold(at, Hold.BLOCKED, reason)
+        try:
+            self._tools.configs.of(task.repo, base)
+        except ConfigError as error:
+            return self._moves.hold(at, Hold.BLOCKED, str(error))
+        name = branch_name(task.work_item, task.title)
+
+        def also(tx: Tx) -> None:
+            tasks.set_branch(tx, task.id, name, base)
+
+        return self._moves.mark(at, step, {"base": base, "branch": name}, also=also)
+
+    def job(self, at: Situation, step: Step) -> Outcome:
+        """See to it that the step's job exists; a finished one is marked by whoever finished it."""
+        kind = JobKind(step.what)
+        with self._tools.database.read() as tx:
+            found = jobs.of_step(tx, at.task, kind)
+        if found is not None and found.status is JobStatus.FAILED:
+            reason = f"{kind} failed {found.attempts} times: {found.error or 'no reason was given'}"
+            return self._moves.hold(at, Hold.ESCALATED, reason)
+        return self._moves.enqueue(at, kind, subject=self._subject(at, kind))
+
+    def harvest(self, at: Situation, step: Step) -> Outcome:
+        """Take the agent's commits over into the ledger. What is wrong with them is the gate's business."""
+        task = at.task
+        expected = _head(at)
+        harvest = at.place.workspaces.harvest(task.work_item, task.base_sha or expected, expected)
+        findings = [str(finding) for finding in harvest.problems]
+
+        def also(tx: Tx) -> None:
+            tasks.set_head(tx, task.id, harvest.head)
+            if harvest.leftover is not None:
+                evidence.add_own_commit(tx, task, harvest.leftover)
+
+        facts: dict[str, object] = {"head": harvest.head, "findings": findings, "leftover": harvest.leftover}
+        return self._moves.mark(at, step, facts, also=also)
+
+    def record(self, at: Situation, step: Step) -> Outcome:
+        """Take a verdict document over. One that is missing, unreadable or about another commit is asked for again."""
+        name, task = step.what, at.task
+        wanted = self._judged_sha(at, name)
+        path = f"{folder(task.work_item)}/{name}"
+        try:
+            data = at.place.workspaces.read_file(task.work_item, path, MAX_DOCUMENT_BYTES)
+            if data is None:
+                raise DocumentError([Finding("the document was not written", file=path)])
+            _check_subject(name, path, data, wanted)
+        except DocumentError as error:
+            return self._again(at, name, error.findings)
+        except OutsideError as error:
+            return self._again(at, name, (Finding(str(error), file=path),))
+        at.place.workspaces.reset_to(task.work_item, _head(at))
+        if name == "14-staging-log.md":
+            return self._moves.mark(
+                at,
+                step,
+                {"subject": wanted},
+                also=lambda tx: evidence.keep_document(tx, task, name, wanted, data),
+            )
+        message = f"{task.work_item}: {name} of round {task.round}\n"
+        sha = at.place.clone.commit_files(_head(at), {path: data}, message)
+
+        def also(tx: Tx) -> None:
+            evidence.add_own_commit(tx, task, sha)
+            tasks.set_head(tx, task.id, sha)
+
+        return self._moves.mark(at, step, {"commit": sha, "subject": wanted}, also=also)
+
+    def candidate(self, at: Situation, step: Step) -> Outcome:
+        """Build M on main's tip as it is now (DESIGN §3)."""
+        forge, clone, task = at.place.forge, at.place.clone, at.task
+        clone.fetch()
+        main = forge.tip(forge.default_branch)
+        head = _head(at)
+        void = self._why_void(at, head)
+        if void is not None or main is None:
+            reason = "the verdicts are void: the branch has changed since" if void else "main has vanished"
+            return self._acts.reject(at, reason, brief=str(void or reason))
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            sequence, installation = effects.next_sequence(tx)
+        nonce = self._tools.entropy.token(16)
+        message = candidate_message(task.work_item, task.title, nonce, installation, sequence)
+        built = build_candidate(clone, main=main, head=head, message=message)
+        if isinstance(built, Conflict):
+            files = ", ".join(built.files)
+            brief = (
+                f"The branch conflicts with {forge.default_branch} at {main} in: {files}. "
+                f"Merge that commit into your branch (git merge {main}) and resolve the conflicts."
+            )
+            return self._acts.reject(at, f"conflicts with {forge.default_branch} in {files}", brief=brief)
+        fence = self._tools.entropy.token(16)
+        new = Candidate(task.id, task.round, built.sha, built.tree, main, head, nonce, sequence, fence)
+
+        def also(tx: Tx) -> None:
+            evidence.add_candidate(tx, new)
+
+        facts: dict[str, object] = {"candidate": new.sha, "main": main, "head": head}
+        return self._moves.mark(at, step, facts, event=EventType.CANDIDATE_BUILT, also=also)
+
+    def gate(self, at: Situation, step: Step) -> Outcome:
+        """Judge, and pass, send back or wait."""
+        seen = self.evidence(at)
+        result = QG_CHECKS[step.what](seen)
+        self._tools.waypoints.reach(f"{step.what}.judged", task=at.task.id, verdict=result.verdict)
+        if result.passed:
+            facts = {"reason": result.reason, **result.evidence}
+            return self._moves.mark(at, step, facts, event=EventType.GATE_JUDGED)
+        if result.verdict == "wait":
+            why = Hold.FROZEN if result.evidence.get("frozen") else Hold.BLOCKED
+            return self._moves.hold(at, why, result.reason)
+        self._moves.judged(at, step.what, result)
+        if at.task.stage is Stage.DEPLOY:
+            return self._acts.undo_production(at, result.reason)
+        return self._acts.reject(at, _first_line(result), brief=result.brief())
+
+    def evidence(self, at: Situation) -> Evidence:
+        """What a gate may look at, read now."""
+        with self._tools.database.read() as tx:
+            fresh = tasks.get(tx, at.task.id)
+            return gather(tx, fresh, config=at.config, clone=at.place.clone, secrets=self._tools.secrets)
+
+    def _again(self, at: Situation, name: str, findings: tuple[Finding, ...]) -> Outcome:
+        kind = WRITTEN_BY[name]
+        with self._tools.database.read() as tx:
+            done = [
+                job
+                for job in jobs.of_task(tx, at.task.id)
+                if (job.stage, job.round) == (at.task.stage, at.task.round)
+            ]
+        times = sum(job.kind is kind for job in done)
+        brief = "\n".join([f"{name} was not accepted:", *(f"- {finding}" for finding in findings)])
+        if times >= at.settings.budget.max_attempts:
+            return self._moves.hold(
+                at, Hold.ESCALATED, f"{kind} did not deliver a usable {name} in {times} runs: {brief}"
+            )
+        return self._moves.enqueue(at, kind, subject=self._subject(at, kind), brief=brief)
+
+    def _subject(self, at: Situation, kind: JobKind) -> str | None:
+        if kind in (JobKind.REVIEWER, JobKind.TESTER):
+            return at.task.gated_sha
+        if at.task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
+            with self._tools.database.read() as tx:
+                return evidence.candidates(tx, at.task.id)[-1].sha
+        return at.task.head_sha
+
+    def _judged_sha(self, at: Situation, name: str) -> str:
+        return self._subject(at, WRITTEN_BY[name]) or ""
+
+    def _why_void(self, at: Situation, head: Sha) -> Finding | None:
+        tip = at.place.forge.tip(at.task.branch or "")
+        if tip != head:
+            return Finding(
+                f"the branch was moved to {tip} by somebody else; it was judged at {head}. Merge {tip}."
+            )
+        with self._tools.database.read() as tx:
+            own = evidence.own_commits(tx, at.task.id)
+        return why_not_gated(
+            at.place.clone, gated=at.task.gated_sha or head, head=head, own=own, work_item=at.task.work_item
+        )
+
+
+def _check_subject(name: str, path: str, data: bytes, wanted: str) -> None:
+    if name == "12-review.md":
+        key, named = "gated_sha", parse_review_verdict(data, path).gated_sha
+    elif name == "13-test-report.md":
+        key, named = "gated_sha", parse_test_report(data, path).gated_sha
+    else:
+        key, named = "candidate_sha", parse_staging_log(data, path).candidate_sha
+    if named != wanted:
+        raise DocumentError(
+            [Finding(f"{key} is {named}; expected {wanted}, the commit to be judged", file=path)]
+        )
+
+
+def _head(at: Situation) -> Sha:
+    head = at.task.head_sha or at.task.base_sha
+    if head is None:
+        raise OutsideError(f"{at.task.work_item} has no branch yet.")
+    return head
+
+
+def _first_line(result: GateResult) -> str:
+    return f"{result.reason} {result.findings[0]}" if result.findings else result.reason

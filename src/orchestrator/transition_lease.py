@@ -1,0 +1,171 @@
+"""Durable ownership of a task's transition (laws 1 and 6, FR-1).
+
+``with ownership.transition(task_id, Actor.MONITOR) as lease`` yields a lease, or None where another owns the task.
+At most one live lease per task; the epoch rises at every acquisition; a lease is live iff its process is.
+Public functions never raise: an error is a WARNING and "busy" (nothing is done rather than done twice).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from orchestrator.db import events, leases, tasks
+from orchestrator.db.database import Database, Tx
+from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import BootId, RunId, TaskId
+from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.task import Task
+from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.process import Liveness, Processes
+
+log = structlog.get_logger(__name__)
+
+
+class Ownership:
+    """Acquires, gives back and judges leases for one process."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        boot_id: BootId,
+        processes: Processes,
+        clock: Clock,
+        liveness: FinalizerLiveness,
+        process_ttl_s: float,
+        enabled: bool = True,
+    ) -> None:
+        self.boot_id = boot_id
+        self._database = database
+        self._processes = processes
+        self._clock = clock
+        self._liveness = liveness
+        self._ttl_s = process_ttl_s
+        self._enabled = enabled
+        self._counting = threading.Lock()
+        self._defers: dict[str, int] = {}
+        self._reclaims = 0
+        self._released: set[TaskId] = (
+            set()
+        )  # given back by a transition's commit; touched by the owning thread only
+
+    @contextmanager
+    def transition(
+        self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None
+    ) -> Iterator[Lease | None]:
+        """Own the task for the length of the block; None where it is busy, gone or ended (deferred and counted).
+
+        The lease is given back on every way out, unless the block's own commit has already done so.
+        """
+        lease = self._acquire(task_id, owner, run_id)
+        if lease is None:
+            self._count_defer(owner)
+            yield None
+            return
+        try:
+            yield lease
+        except BaseException:
+            self._released.discard(lease.task_id)  # the commit that was to give it back may have failed
+            raise
+        finally:
+            if lease.task_id not in self._released:
+                self._give_back(lease)
+            self._released.discard(lease.task_id)
+            self._liveness.end(lease.task_id)
+
+    def release(self, tx: Tx, lease: Lease, *, epoch: int) -> None:
+        """Give the lease back inside the transition's own commit, under the epoch that the stage write has raised."""
+        if self._enabled:
+            tx.execute("leases.release", task_id=lease.task_id, boot_id=self.boot_id, epoch=epoch)
+        self._released.add(lease.task_id)
+
+    def alive(self, row: leases.LeaseRow, process: leases.ProcessRow | None) -> Liveness:
+        """Whether a lease's owner lives: judged by its process, never by "is it me" (DESIGN §5)."""
+        if row.owner_boot_id == self.boot_id:
+            return Liveness.ALIVE
+        if process is None:
+            return (
+                Liveness.DEAD
+            )  # a process registers before it acquires and is forgotten only when it has ended
+        proven = self._processes.liveness(process.identity)
+        if proven is Liveness.UNKNOWN and process.silent:
+            return Liveness.DEAD  # its term has ended
+        return proven
+
+    def snapshot(self) -> dict[str, object]:
+        """What ``GET /queue`` shows of ownership: holders, defers, reclaims (FR-6)."""
+        with self._database.read() as tx:
+            holders = [
+                {
+                    "task": row.work_item or row.task_id,
+                    "owner": row.owner,
+                    "stage": row.stage,
+                    "since": row.acquired_at,
+                    "liveness": self.alive(row, self._process(tx, row)).value,
+                }
+                for row in leases.all_rows(tx)
+            ]
+        with self._counting:
+            return {
+                "enabled": self._enabled,
+                "holders": holders,
+                "deferred": dict(self._defers),
+                "stale_reclaims": self._reclaims,
+            }
+
+    def _acquire(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Lease | None:
+        entry = Finalizing(owner, run_id, self._clock.boottime())
+        if not self._liveness.begin(task_id, entry):
+            return None
+        lease = None
+        try:
+            with self._database.write() as tx:
+                task = tasks.get(tx, task_id)
+                if not task.stage.terminal:
+                    lease = self._take(
+                        tx, Lease(task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id), task
+                    )
+        except OrchestratorError as error:
+            log.warning("lease not acquired", task_id=task_id, owner=owner.value, reason=str(error))
+            lease = None
+        if lease is None:
+            self._liveness.end(task_id)
+        return lease
+
+    def _take(self, tx: Tx, lease: Lease, task: Task) -> Lease | None:
+        if not self._enabled:  # the kill-switch turns off law 1 only: the epoch rises all the same
+            return lease if leases.raise_epoch(tx, lease) else None
+        judged = leases.get(tx, lease.task_id)
+        if judged is not None:
+            if self.alive(judged, self._process(tx, judged)) is not Liveness.DEAD:
+                return None
+            self._note_reclaim(tx, lease, task, judged)
+        return lease if leases.acquire(tx, lease, self._processes.own().pid, judged) else None
+
+    def _note_reclaim(self, tx: Tx, lease: Lease, task: Task, judged: leases.LeaseRow) -> None:
+        found = {"from": judged.owner, "since": judged.acquired_at}
+        events.append(tx, EventType.LEASE_RECLAIMED, lease.owner, task=task, data=found)
+        text = f"{task.work_item}: the lease of {judged.owner} was stale and has been taken over by {lease.owner}."
+        events.lesson(tx, "stale-reclaim", text, task_id=task.id)
+        with self._counting:
+            self._reclaims += 1
+
+    def _process(self, tx: Tx, row: leases.LeaseRow) -> leases.ProcessRow | None:
+        return leases.process(tx, row.owner_boot_id, self._ttl_s) if row.owner_boot_id else None
+
+    def _give_back(self, lease: Lease) -> None:
+        if not self._enabled:
+            return
+        try:
+            with self._database.write() as tx:
+                leases.release(tx, lease)
+        except OrchestratorError as error:
+            log.warning("lease not given back", task_id=lease.task_id, reason=str(error))
+
+    def _count_defer(self, owner: Actor) -> None:
+        with self._counting:
+            self._defers[owner.value] = self._defers.get(owner.value, 0) + 1

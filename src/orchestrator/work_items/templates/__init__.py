@@ -107,7 +107,7 @@ def _escaped(char: str) -> str:
         return "\\" + char
     if "\ud800" <= char <= "\udfff":
         return "\ufffd"  # in ``_UNWRITABLE`` too, but a NUL can be escaped
-    if char.isprintable() and char not in "\ufeff":
+    if char.isprintable():
         return char
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

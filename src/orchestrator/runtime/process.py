@@ -7,6 +7,8 @@ be proved is *unknown*, and unknown is never taken for dead (DESIGN §5).
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 ZOMBIE_STATES = frozenset("ZXx")
+STOP_POLL_S = 0.2
 START_TICKS_FIELD = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing parenthesis
 
 
@@ -44,6 +47,7 @@ class Completed:
     stdout: bytes
     stderr: bytes
     timed_out: bool = False
+    stopped: bool = False  # ended because the caller's event was set
 
 
 class Processes(Protocol):
@@ -59,8 +63,10 @@ class Processes(Protocol):
         timeout: float | None = None,
         output: IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
+        stop: threading.Event | None = None,
     ) -> Completed:
-        """Run to the end in a session of its own; on time-out its process group is killed.
+        """Run to the end in a session of its own; on time-out its process group is killed, and so when ``stop`` is set
+        (which goes with ``output`` only).
 
         ``output`` receives stdout and stderr together as they come; else both are returned. ``pass_fds`` stay open
         in the child: a lock held through one is held until the child has ended too, even if we die first.
@@ -112,6 +118,7 @@ class SystemProcesses:
         timeout: float | None = None,
         output: IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
+        stop: threading.Event | None = None,
     ) -> Completed:
         """Run to the end; see :class:`Processes`."""
         with subprocess.Popen(
@@ -125,6 +132,11 @@ class SystemProcesses:
             pass_fds=tuple(pass_fds),
         ) as child:
             try:
+                if stop is not None and output is not None and stdin is None:
+                    stopped = _wait_or_stop(child, timeout, stop)
+                    return Completed(
+                        tuple(argv), child.returncode, b"", b"", stopped is False, stopped is True
+                    )
                 out, err = child.communicate(stdin, timeout)
                 return Completed(tuple(argv), child.returncode, out or b"", err or b"")
             except subprocess.TimeoutExpired as expired:
@@ -276,6 +288,23 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def _wait_or_stop(
+    child: subprocess.Popen[bytes], timeout: float | None, stop: threading.Event
+) -> bool | None:
+    """None where the child ended by itself, True where it was ended because of ``stop``, False for its time-out."""
+    end = time.monotonic() + timeout if timeout is not None else None
+    while True:
+        try:
+            child.wait(STOP_POLL_S)
+            return None
+        except subprocess.TimeoutExpired:
+            if not stop.is_set() and (end is None or time.monotonic() < end):
+                continue
+        _kill_group(child.pid)
+        child.wait()
+        return stop.is_set()
 
 
 def _close(child: subprocess.Popen[bytes]) -> None:

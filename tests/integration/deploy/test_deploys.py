@@ -16,6 +16,8 @@ from orchestrator.deploy.command import CommandDeployer, DeployBounds
 from orchestrator.deploy.records import (
     EXIT_FILE,
     LOG_FILE,
+    MARKER_NAME,
+    START_FILE,
     STARTED_FILE,
     Claimant,
     DeployStart,
@@ -27,7 +29,7 @@ from orchestrator.deploy.runner import LOG_LIMIT
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, OutsideError
 from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses, pid_alive
+from orchestrator.runtime.process import Completed, Liveness, ProcessIdentity, SystemProcesses, pid_alive
 from orchestrator.runtime.sessions import SystemSessions
 from tests.waiting import wait_until
 
@@ -109,9 +111,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
             claim = started(claim_file.parent)
         except AuthorityUnreachable:
             continue
-        for identity in (claim.command, claim.runner) if claim else ():
-            if identity is not None:
-                site.processes.signal_group(identity, signal.SIGKILL)
+        if claim and claim.command and claim.runner:
+            site.processes.signal_group(claim.runner, signal.SIGKILL)
+            SystemSessions().signal(
+                claim.command, f"{MARKER_NAME}={claim.installation}-{claim.sequence}", signal.SIGKILL
+            )
 
 
 def never() -> threading.Event:
@@ -216,12 +220,18 @@ def test_a_revoke_that_comes_late_finds_the_child(site: Site) -> None:
     assert site.lines() == ["ran"]
 
 
-def freeze_before_claim(site: Site, start: DeployStart) -> ProcessIdentity:
-    """A runner for ``start`` that is stopped right after it was spawned, before it can have claimed."""
-    site.deployer.revoke(start)  # makes the folder; taken back below
+def prepare(site: Site, start: DeployStart) -> Path:
+    """The folder of a start as it is when the runner is about to be spawned."""
+    site.deployer.revoke(start)  # makes the folder
     folder = site.of(start)
     (folder / STARTED_FILE).unlink()
-    (folder / "start.json").write_bytes(to_bytes(start))
+    (folder / START_FILE).write_bytes(to_bytes(start))
+    return folder
+
+
+def freeze_before_claim(site: Site, start: DeployStart) -> ProcessIdentity:
+    """A runner for ``start`` that is stopped right after it was spawned, before it can have claimed."""
+    folder = prepare(site, start)
     pid_file = site.folder / "pid"
     # The stop comes from inside, before the runner's first line.
     code = (
@@ -320,26 +330,29 @@ def test_what_a_dead_command_left_behind_is_ended_before_the_record(site: Site) 
     assert not any(pid_alive(pid) for pid in left)
 
 
-def test_a_runner_killed_between_claim_and_command_leaves_nothing_running(site: Site) -> None:
-    start = site.start('echo ran >> "$J"')
-    site.deployer.revoke(start)  # makes the folder
-    folder = site.of(start)
-    (folder / STARTED_FILE).unlink()
-    (folder / "start.json").write_bytes(to_bytes(start))
-    # The runner first asks for a deadline when it has claimed.
+def run_with_clock(site: Site, start: DeployStart, clock: str) -> Completed:
+    """Run a runner for ``start`` here and now; ``clock`` is the body of the clock it is given."""
+    folder = prepare(site, start)
     code = (
         "import os, pathlib, signal\n"
+        "from orchestrator.deploy.records import *\n"
         "from orchestrator.deploy.runner import Runner\n"
         "from orchestrator.runtime.clock import SystemClock\n"
+        "from orchestrator.runtime.files import publish_exclusive\n"
         "from orchestrator.runtime.process import SystemProcesses\n"
         "from orchestrator.runtime.sessions import SystemSessions\n"
-        "class Deadly(SystemClock):\n"
-        "    def boottime(self):\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"Runner(pathlib.Path({str(folder)!r}), clock=Deadly(), processes=SystemProcesses(),\n"
-        "    sessions=SystemSessions(), environ=os.environ).run()\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        f"class Told(SystemClock):\n{clock}\n"
+        "outside = {'processes': SystemProcesses(), 'sessions': SystemSessions(), 'environ': os.environ}\n"
+        "Runner(folder, clock=Told(), **outside).run()\n"
     )
-    ended = site.processes.run((sys.executable, "-c", code), env=RUNNER_ENV, timeout=LONG)
+    return site.processes.run((sys.executable, "-c", code), env=RUNNER_ENV, timeout=LONG)
+
+
+def test_a_runner_killed_between_claim_and_command_leaves_nothing_running(site: Site) -> None:
+    start = site.start('echo ran >> "$J"')
+    # The runner first asks for a deadline when it has claimed.
+    ended = run_with_clock(site, start, "    def boottime(self): os.kill(os.getpid(), signal.SIGKILL)")
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     command = site.command(start)
     wait_until(lambda: not pid_alive(command.pid))  # its gate has closed
@@ -347,6 +360,43 @@ def test_a_runner_killed_between_claim_and_command_leaves_nothing_running(site: 
     assert record is not None
     assert record.ending is Ending.KILLED
     assert site.lines() == []
+
+
+def test_a_revoke_between_the_runners_look_and_its_claim_wins(site: Site) -> None:
+    start = site.start('echo ran >> "$J"')
+    # The runner asks for the time of its claim when it has looked and found none.
+    clock = (
+        "    def utc(self):\n"
+        "        claim = Started(Claimant.REVOKER, 'inst', 11, '7', 'now', 'host')\n"
+        "        publish_exclusive(folder / STARTED_FILE, to_bytes(claim))\n"
+        "        return super().utc()\n"
+    )
+    ended = run_with_clock(site, start, clock)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    claim = site.deployer.started(start)
+    assert claim is not None
+    assert claim.by is Claimant.REVOKER
+    assert site.lines() == []
+    assert not (site.of(start) / EXIT_FILE).exists()
+
+
+def test_a_record_that_comes_while_the_runner_is_looked_at_is_believed(site: Site) -> None:
+    start = site.start('sleep 600 & echo $! >> "$J"; exit 0')
+    site.deployer.start(start)
+    record = site.deployer.wait(start, never(), LONG)
+    exit_file = site.of(start) / EXIT_FILE
+    content = exit_file.read_bytes()
+    exit_file.unlink()
+
+    class Late(SystemProcesses):
+        """The record is the runner's last act: it appears between two looks."""
+
+        def liveness(self, identity: ProcessIdentity) -> Liveness:
+            exit_file.write_bytes(content)
+            return Liveness.DEAD
+
+    assert site.anew(Late()).exit(start) == record
+    assert pid_alive(int(site.lines()[0]))  # what a good command leaves behind is its service
 
 
 @pytest.mark.parametrize(

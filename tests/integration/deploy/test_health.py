@@ -142,6 +142,20 @@ def test_one_contrary_answer_starts_the_count_anew(watch: HealthWatch, target: T
     assert result.observations == 6
 
 
+def test_one_contrary_answer_starts_the_time_anew(watch: HealthWatch, target: Target) -> None:
+    clock, contrary = SystemClock(), []
+
+    def answers(number: int) -> tuple[int, str]:
+        if number == 5:
+            contrary.append(clock.boottime())
+        return 200, version(OLD if number == 5 else NEW)
+
+    target.answers = answers
+    result = watch.watch(environment(target, stable_for_s=1.0), is_new, threading.Event(), LONG)
+    assert result.healthy
+    assert clock.boottime() - contrary[0] >= 1.0
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [

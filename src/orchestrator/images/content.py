@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Digest
-from orchestrator.runtime.files import sync_folder
+from orchestrator.runtime.files import PRIVATE_FOLDER, sync_folder
 
 ENTRY_LIMIT = 200_000  # files, folders and links of one artefact
 SIZE_LIMIT = 16 * 1024**3  # bytes of one artefact
@@ -30,7 +30,6 @@ FORMAT = b"orchestrator artefact 1\n"
 
 READ_ONLY = 0o444
 READ_ONLY_PROGRAM = 0o555
-READ_ONLY_FOLDER = 0o555
 EXECUTABLE = 0o100
 
 
@@ -61,7 +60,9 @@ class Entry:
 
 
 def copy_in(source: Path, target: Path) -> None:
-    """Copy an artefact into the empty folder ``target``: durable, read-only below the top.
+    """Copy an artefact into the empty folder ``target``: durable, every file read-only.
+
+    Folders stay writable, so that their owner can remove a state folder by ordinary means; a digest is checked anyway.
 
     :raises ArtifactRefused: it holds what cannot be stored faithfully, or is too large.
     :raises OSError: it cannot be read, or the target not written.
@@ -74,15 +75,15 @@ def copy_in(source: Path, target: Path) -> None:
         ) from error
     if stat.S_ISDIR(state.st_mode):
         top = target / TREE
-        top.mkdir(mode=0o700)
+        top.mkdir(mode=PRIVATE_FOLDER)
         _copy_tree(source, top)
     elif stat.S_ISREG(state.st_mode):
         top = target / FILE
-        top.mkdir(mode=0o700)
+        top.mkdir(mode=PRIVATE_FOLDER)
         _copy_file(source, top / source.name, bool(state.st_mode & EXECUTABLE))
     else:
         raise ArtifactRefused(f"The artefact {source} is neither a file nor a folder.")
-    _seal(top)
+    _sync_folders(top)
     sync_folder(target)
 
 
@@ -146,16 +147,6 @@ def sole_entry(folder: Path) -> Path:
     raise FileNotFoundError(2, "the stored object is empty", str(folder))
 
 
-def make_removable(folder: Path) -> None:
-    """Let the owner write into every folder below, so that it can be removed."""
-    folder.chmod(0o700)
-    for place, names, _ in os.walk(folder):
-        for name in names:
-            inner = Path(place, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
-
-
 def _entry(root: Path, real_root: bytes, relative: bytes) -> Entry:
     place = os.path.join(os.fsencode(root), relative)
     state = os.lstat(place)
@@ -186,7 +177,7 @@ def _copy_tree(source: Path, target: Path) -> None:
     for entry in entries(source):
         origin, copy = entry.below(source), entry.below(target)
         if entry.kind is Kind.FOLDER:
-            copy.mkdir(mode=0o700)
+            copy.mkdir(mode=PRIVATE_FOLDER)
         elif entry.kind is Kind.LINK:
             os.symlink(os.readlink(origin), copy)  # pathlib would tidy the target up
         else:
@@ -202,11 +193,9 @@ def _copy_file(source: Path, target: Path, executable: bool) -> None:
         os.fsync(copy.fileno())
 
 
-def _seal(top: Path) -> None:
-    """Folders read-only and durable, the innermost first."""
+def _sync_folders(top: Path) -> None:
     for place, _, _ in os.walk(top, topdown=False):
         sync_folder(Path(place))
-        Path(place).chmod(READ_ONLY_FOLDER)
 
 
 def _digest_file(path: Path) -> bytes:

@@ -1,8 +1,9 @@
 """Artefacts addressed by what they contain; tags say which candidate built them.
 
 A digest names bytes, so what was tested is what is deployed. A tag ``<sha>-e<token>`` is created once and never moves:
-a late push carries another token and is another tag (DESIGN §6, row image). Objects are copied in, fsynced and made
-read-only before the tag that names them exists; a crash leaves at most an object without a tag, which pruning removes.
+a late push carries another token and is another tag (DESIGN §6, row image). Objects are copied in, durable
+and with read-only files, before the tag that names them exists; a crash leaves at most an object without a tag, which
+pruning removes.
 """
 
 import contextlib
@@ -21,11 +22,9 @@ from orchestrator.images.content import (
     ArtifactRefused,
     copy_in,
     digest_of,
-    make_removable,
     sole_entry,
 )
 from orchestrator.runtime.files import (
-    PRIVATE_FOLDER,
     UnreadableFile,
     make_private_folder,
     publish_exclusive,
@@ -36,8 +35,6 @@ from orchestrator.runtime.files import (
 TAG = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?-e[A-Za-z0-9._-]{1,80}")
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 TAG_LIMIT = 256  # bytes of a tag file; a digest and a line end
-
-READ_ONLY_FOLDER = 0o555
 
 
 class TagTaken(OutsideError):
@@ -173,10 +170,8 @@ class LocalImageStore:
                     raise
                 if self.has(digest):
                     return
-                final.chmod(PRIVATE_FOLDER)  # a folder that may not be written cannot be moved
                 final.rename(self._incoming / f"damaged-{aside.name}")
             else:
-                final.chmod(READ_ONLY_FOLDER)
                 sync_folder(self._objects)
                 return
         raise AuthorityUnreachable(f"The image {digest} cannot be put in its place.", hint="Try again.")
@@ -217,5 +212,4 @@ class LocalImageStore:
 
 def _remove(folder: Path) -> None:
     if folder.exists():
-        make_removable(folder)
         shutil.rmtree(folder)

@@ -11,7 +11,6 @@ import pytest
 
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError
 from orchestrator.domain.ids import Digest
-from orchestrator.images.content import make_removable
 from orchestrator.images.store import LocalImageStore, TagTaken, image_tag
 from tests.waiting import wait_until
 
@@ -85,7 +84,6 @@ def test_damage_is_seen_and_repaired_by_publishing_again(
     source, tag = artefact(tmp_path / "dist"), image_tag(SHA, "7")
     digest = store.publish(source, tag)
     stored = store.path(digest)
-    make_removable(stored)
     if damage == "changed":
         (stored / "bin" / "run").chmod(0o755)
         (stored / "bin" / "run").write_text("Content")

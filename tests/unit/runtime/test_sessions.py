@@ -36,8 +36,15 @@ def spawn(processes: SystemProcesses, tmp_path: Path) -> Iterator[Spawn]:
 
     yield start
     for leader in leaders:
-        for pid in members(leader):
-            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda leader=leader: not kill(leader))  # again: a shell may have been about to fork
+
+
+def kill(leader: ProcessIdentity) -> bool:
+    """Kill whoever is in the session now; True where there was somebody."""
+    found = members(leader)
+    for pid in found:
+        SystemProcesses().run(("kill", "-KILL", str(pid)))
+    return bool(found)
 
 
 def members(leader: ProcessIdentity) -> list[int]:

@@ -21,7 +21,7 @@ from orchestrator.rules.trailers import NONCE, trailers
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.git import Git, git_error
-from orchestrator.runtime.git_refs import RefChange, References, RefsRefused
+from orchestrator.runtime.git_refs import LOCK_WAIT_S, RefChange, References, RefsRefused
 from orchestrator.runtime.git_transfer import transfer
 
 HEADS = "refs/heads/"
@@ -33,13 +33,22 @@ class LocalForge:
     """One bare repository; see :class:`~orchestrator.forges.forge.Forge`. Safe for many threads and processes."""
 
     def __init__(
-        self, git: Git, path: Path, repo: RepoName, default_branch: str, *, clock: Clock, entropy: Entropy
+        self,
+        git: Git,
+        path: Path,
+        repo: RepoName,
+        default_branch: str,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> None:
+        """``lock_wait_s`` is how long another program's lock in the repository is waited for, in seconds."""
         self.repo = repo
         self.default_branch = default_branch
         self.path = path
         self._git = git
-        self._refs = References(git, path, clock, entropy)
+        self._refs = References(git, path, clock, entropy, wait_s=lock_wait_s)
         self._pulls = LocalPulls(path / "orch" / "pulls", clock)
 
     def fetch_url(self) -> str:

@@ -107,25 +107,28 @@ class References:
 
         ``covered`` says what it may lock: reference → new value, or a prefix ending in ``/`` → :data:`ANY`.
 
-        :raises AuthorityUnreachable: a lock stays in the way.
-        :raises GitError: git could not be run.
+        :raises AuthorityUnreachable: a lock stays in the way, or the repository cannot be written.
+        :raises GitError: git could not be run, or was killed.
         """
         deadline = self._clock.boottime() + self._wait_s
         while True:
-            with self._noted(covered) as handle:
-                done = self._git.run(
-                    args,
-                    git_dir=self._dir,
-                    input=input,
-                    check=False,
-                    protocols=protocols,
-                    env=env,
-                    settings=settings,
-                    timeout=timeout,
-                    pass_fds=[handle],
-                )
-                if done.returncode < 0:
-                    raise git_error(f"git {args[0]}", done)
+            try:
+                with self._noted(covered) as handle:
+                    done = self._git.run(
+                        args,
+                        git_dir=self._dir,
+                        input=input,
+                        check=False,
+                        protocols=protocols,
+                        env=env,
+                        settings=settings,
+                        timeout=timeout,
+                        pass_fds=[handle],
+                    )
+                    if done.returncode < 0:
+                        raise git_error(f"git {args[0]}", done)
+            except OSError as error:
+                raise _unwritable(self._dir, error) from error
             said = done.stderr.decode("utf-8", "replace")
             if done.returncode == 0 or not all(word in said for word in _LOCKED):
                 return done
@@ -141,7 +144,7 @@ class References:
         """Remove the locks that dead writers of ours have left; how many there were. Live writers are waited for."""
         with locked(self._dir / LOCK_FILE, self._clock, wait_s=self._wait_s) as handle:
             if handle is None:
-                return 0
+                return 0  # a writer of ours lives: its locks are its own
             notes = sorted((self._dir / NOTES).glob("*.note"))
             removed = sum(self._clear(lock, notes) for lock in self._locks()) if notes else 0
             for note in notes:
@@ -199,6 +202,13 @@ class References:
         except FileNotFoundError:
             return False
         return (later.st_ino, later.st_size, later.st_mtime_ns) == (state.st_ino, 0, state.st_mtime_ns)
+
+
+def _unwritable(git_dir: Path, error: OSError) -> AuthorityUnreachable:
+    return AuthorityUnreachable(
+        f"{git_dir} cannot be written: {error.strerror} ({error.filename}).",
+        hint="Is the disk full, or the folder read-only or moved?",
+    )
 
 
 def _step(change: RefChange) -> str:

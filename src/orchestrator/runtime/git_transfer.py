@@ -48,9 +48,8 @@ def transfer(
 def is_complete(git: Git, target: Path, sha: Sha) -> bool:
     """Whether the object and all it refers to are in ``target``; what references reach is taken as complete."""
     walked = git.run(
-        ["rev-list", "--objects", "--quiet", "--stdin"],
+        ["rev-list", "--objects", "--quiet", sha, "--not", "--all"],
         git_dir=target,
-        input=f"{sha}\n--not\n--all\n".encode(),
         check=False,
         timeout=TRANSFER_TIMEOUT_S,
     )

@@ -42,7 +42,8 @@ def build_candidate(clone: Clone, *, main: Sha, head: Sha, message: str) -> Cand
         ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", main, head],
         timeout=MERGE_TIMEOUT_S,
     )
-    if merged.returncode not in (0, 1):
+    # A commit that is not here ends with 1 as well, as a conflict does, but without a tree.
+    if merged.returncode not in (0, 1) or not merged.stdout:
         raise git_error("git merge-tree", merged)
     tree, *files = merged.stdout.split(b"\0")
     if merged.returncode == 1:

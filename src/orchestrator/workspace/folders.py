@@ -68,18 +68,21 @@ def make_readable(path: Path) -> None:
     """Give the owner back the right to read and write every folder and to read every file; links are untouched."""
     path.chmod(stat.S_IMODE(path.lstat().st_mode) | PRIVATE)
     for entry in _walk(path):
-        mode = entry.lstat().st_mode
-        wanted = PRIVATE if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
-        if mode & wanted != wanted:
-            with suppress(OSError):  # another user's; what cannot be read is reported by whoever needs it
+        # Another user's, or too deep to be named: what cannot be read is reported by whoever needs it.
+        with suppress(OSError):
+            mode = entry.lstat().st_mode
+            wanted = PRIVATE if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
+            if mode & wanted != wanted:
                 entry.chmod(stat.S_IMODE(mode) | wanted)
 
 
 def only_plain(path: Path) -> bool:
     """True where a folder holds files and folders alone: no link, pipe, socket or device at any depth."""
-    return real_folder(path) and all(
-        stat.S_ISDIR(mode) or stat.S_ISREG(mode) for mode in (entry.lstat().st_mode for entry in _walk(path))
-    )
+    try:
+        modes = [entry.lstat().st_mode for entry in _walk(path)]
+    except OSError:
+        return False
+    return real_folder(path) and all(stat.S_ISDIR(mode) or stat.S_ISREG(mode) for mode in modes)
 
 
 def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
@@ -90,6 +93,8 @@ def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
     parts = relative.split("/")
     if "\0" in relative or any(part in ("", ".", "..") for part in parts):
         raise UnreadableFile(f"{relative[:200]!r} is no path inside the workspace.")
+    if exists(root) and not real_folder(root):
+        raise UnreadableFile("The workspace's folder was replaced by a link or a file.")
     here = root
     for part in parts[:-1]:
         here = here / part

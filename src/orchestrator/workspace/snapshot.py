@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.domain.errors import GitError
 from orchestrator.domain.gate import Finding
 from orchestrator.domain.ids import Sha
 from orchestrator.workspace.clone import Clone
-from orchestrator.workspace.commits import SUBMODULE, decode_path
+from orchestrator.workspace.commits import SUBMODULE, SYMLINK, decode_path
 from orchestrator.workspace.folders import leaves, make_readable, real_folder
 
 HUGE_BYTES = 50 * 1024 * 1024  # a forge refuses or regrets files of this size
@@ -56,14 +57,12 @@ def take_snapshot(clone: Clone, folder: Path, base: Sha | None, *, everything: b
         paths = list(dict.fromkeys(path for path in listed.split(b"\0") if path))
         sort = _sort(folder, paths, before, everything)
         _drop_unchanged(clone, folder, index, sort, before)
-        for option, names in (("--force-remove", sort.remove), ("--add", sort.add)):
-            if names:
-                clone.run_index(
-                    ["update-index", "--replace", option, "-z", "--stdin"],
-                    index,
-                    work_tree=folder,
-                    input=b"".join(name + b"\0" for name in names),
-                )
+        _update(clone, folder, index, "--force-remove", sort.remove)
+        try:
+            _update(clone, folder, index, "--add", sort.add)
+        except GitError:
+            # An attribute may ask for an encoding that the file does not have: then its bytes are taken as they are.
+            _add_raw(clone, folder, index, sort.add)
         tree = Sha(clone.run_index(["write-tree"], index).decode("ascii").strip())
     changed = tuple(sorted(decode_path(name) for name in {*sort.add, *sort.remove}))
     return Snapshot(tree, changed, tuple(sort.findings), tuple(sort.nested))
@@ -84,7 +83,9 @@ def _sort(
         if state is None:
             sort.remove.append(raw)
         elif stat.S_ISDIR(state.st_mode):
-            if before.get(raw, ("", ""))[0] != SUBMODULE or os.path.lexists(path / ".git"):
+            if raw in before and before[raw][0] != SUBMODULE:
+                sort.remove.append(raw)  # a file of the base made way for a folder
+            elif os.path.lexists(path / ".git"):
                 sort.nested.append(name)
                 sort.findings.append(
                     Finding(
@@ -136,6 +137,29 @@ def _hashable(folder: Path, raw: bytes) -> bool:
 
 def _mode(path: Path) -> str:
     return "100755" if path.lstat().st_mode & stat.S_IXUSR else "100644"
+
+
+def _update(clone: Clone, folder: Path, index: Path, option: str, names: Sequence[bytes]) -> None:
+    if names:
+        args = ["update-index", "--replace", option, "-z", "--stdin"]
+        clone.run_index(args, index, work_tree=folder, input=b"".join(name + b"\0" for name in names))
+
+
+def _add_raw(clone: Clone, folder: Path, index: Path, names: Sequence[bytes]) -> None:
+    """Add files and links without any conversion."""
+    records = list[bytes]()
+    for raw in names:
+        path = folder / decode_path(raw)
+        linked = path.is_symlink()
+        # A path is given as an argument, for its name may hold anything; a link's text is its content.
+        source = ["--stdin"] if linked else ["--", str(path)]
+        text = os.readlink(os.fsencode(path)) if linked else None
+        blob = clone.run_index(
+            ["hash-object", "-w", "--no-filters", *source], index, work_tree=folder, input=text
+        )
+        mode = SYMLINK if linked else _mode(path)
+        records.append(b"%s %s\t%s\0" % (mode.encode("ascii"), blob.strip(), raw))
+    clone.run_index(["update-index", "--replace", "-z", "--index-info"], index, input=b"".join(records))
 
 
 def _below_real_folders(folder: Path, path: Path) -> bool:

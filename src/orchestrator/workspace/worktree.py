@@ -163,7 +163,9 @@ class Workspaces:
         try:
             self._clone.receive(folder.path / ".git" / "objects", [tip])
         except GitError as error:
-            return expected, [Finding(f"The commits on {folder.branch} are damaged: {error.message}")]
+            return expected, [
+                Finding(f"The commits on {folder.branch} cannot be taken over: {error.message}")
+            ]
         if not self._clone.is_ancestor(expected, tip):
             return expected, [
                 Finding(f"The history of {folder.branch} was rewritten: {expected} is no longer part of it.")

@@ -1,0 +1,328 @@
+"""The local forge as an authority: it refuses a stale actor, and its facts come from git."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.ids import Sha
+from orchestrator.domain.task import Candidate
+from orchestrator.runtime.git_refs import RefsRefused
+from tests.fixtures_git import House
+
+BRANCH = "orch/ORCH-1-change-it"
+
+
+@pytest.fixture
+def head(house: House) -> Sha:
+    sha = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
+    house.push(BRANCH, sha)
+    return sha
+
+
+@pytest.fixture
+def candidate(house: House, head: Sha) -> Candidate:
+    candidate = house.candidate(head)
+    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
+    return candidate
+
+
+def fence(house: House, task: int = 1) -> str:
+    return house.git.text(["cat-file", "blob", f"refs/orch/fence/{task}"], git_dir=house.forge.path)
+
+
+# -- branches --------------------------------------------------------------------------------------------------
+
+
+def test_push_moves_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:
+    other = house.clone.commit_files(house.main, {"b": b"1"}, "B")
+    assert house.forge.tip(BRANCH) == head
+    house.forge.push(house.clone.path, head, BRANCH, None)  # there already: nothing to do
+    with pytest.raises(OutsideError):
+        house.forge.push(house.clone.path, other, BRANCH, None)
+    with pytest.raises(OutsideError):
+        house.forge.push(house.clone.path, other, BRANCH, house.main)
+    assert house.forge.tip(BRANCH) == head
+    house.forge.push(house.clone.path, other, BRANCH, head)
+    assert house.forge.tip(BRANCH) == other
+
+
+def test_delete_removes_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:
+    with pytest.raises(OutsideError):
+        house.forge.delete_branch(BRANCH, house.main)
+    house.forge.delete_branch(BRANCH, head)
+    assert house.forge.tip(BRANCH) is None
+    house.forge.delete_branch(BRANCH, head)
+
+
+def test_main_is_moved_by_merging_alone(house: House, head: Sha) -> None:
+    before = house.main
+    with pytest.raises(OutsideError, match="merging alone"):
+        house.forge.push(house.clone.path, head, "main", before)
+    with pytest.raises(OutsideError, match="never removed"):
+        house.forge.delete_branch("main", before)
+    assert house.main == before
+
+
+def test_ancestry(house: House, head: Sha) -> None:
+    assert house.forge.contains(head, house.main)
+    assert not house.forge.contains(house.main, head)
+    assert not house.forge.contains(head, Sha("1" * 40))
+
+
+# -- pull requests ---------------------------------------------------------------------------------------------
+
+
+def test_a_pull_request_lives_and_is_merged_by_fact(house: House, candidate: Candidate) -> None:
+    title = "Исправить вход\n\x1b]0;x " + "y" * 300
+    opened = house.forge.open_pr(BRANCH, title, "body")
+    assert (opened.number, opened.branch, opened.head_sha, opened.state, opened.title) == (
+        1, BRANCH, candidate.head_sha, "open", title,
+    )  # fmt: skip
+    house.forge.merge(candidate, opened.number)
+    assert [pull.state for pull in house.forge.pull_requests(BRANCH)] == ["merged"]
+    house.forge.delete_branch(BRANCH, candidate.head_sha)
+    house.forge.close_pr(1)
+    (pull,) = house.forge.pull_requests(BRANCH)
+    assert (pull.state, pull.head_sha) == ("merged", candidate.head_sha)
+
+
+def test_a_branch_has_one_open_pull_request_however_often_it_is_asked_for(house: House, head: Sha) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(lambda _: house.forge.open_pr(BRANCH, "t", "b"), range(8)))
+    assert {pull.number for pull in opened} == {1}
+    house.forge.close_pr(1)
+    house.forge.close_pr(1)
+    assert house.forge.open_pr(BRANCH, "t", "b").number == 2
+    assert [(pull.number, pull.state) for pull in house.forge.pull_requests(BRANCH)] == [
+        (1, "closed"),
+        (2, "open"),
+    ]
+    assert house.forge.pull_requests("another") == []
+
+
+def test_numbers_are_given_once(house: House) -> None:
+    for number in range(8):
+        house.push(f"b{number}", house.clone.commit_files(house.main, {"a": str(number).encode()}, "x"))
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(lambda number: house.forge.open_pr(f"b{number}", "t", "b"), range(8)))
+    assert sorted(pull.number for pull in opened) == list(range(1, 9))
+
+
+def test_a_pull_request_follows_its_branch(house: House, head: Sha) -> None:
+    house.forge.open_pr(BRANCH, "t", "b")
+    later = house.clone.commit_files(head, {"b": b"2"}, "B")
+    house.push(BRANCH, later)
+    (pull,) = house.forge.pull_requests(BRANCH)
+    assert (pull.head_sha, pull.state) == (later, "open")
+    house.forge.delete_branch(BRANCH, later)
+    assert house.forge.pull_requests(BRANCH)[0].head_sha == later
+
+
+def test_without_a_branch_there_is_no_pull_request(house: House) -> None:
+    with pytest.raises(OutsideError, match="no branch nothing"):
+        house.forge.open_pr("nothing", "t", "b")
+    with pytest.raises(OutsideError, match="no pull request 7"):
+        house.forge.close_pr(7)
+
+
+def test_a_record_that_cannot_be_read_is_unknown_not_absent(house: House, head: Sha) -> None:
+    house.forge.open_pr(BRANCH, "t", "b")
+    record = house.forge.path / "orch/pulls/1.json"
+    for content in ("", "[]", "{", json.dumps({"number": 1})):
+        record.write_text(content)
+        with pytest.raises(AuthorityUnreachable, match="pull request 1"):
+            house.forge.pull_requests(BRANCH)
+
+
+# -- the merge -------------------------------------------------------------------------------------------------
+
+
+def test_main_moves_to_exactly_the_candidate(house: House, candidate: Candidate) -> None:
+    assert house.forge.landed([candidate]) is None
+    house.forge.merge(candidate, None)
+    assert house.main == candidate.sha
+    assert house.forge.landed([candidate]) == candidate
+    with pytest.raises(OutsideError):
+        house.forge.merge(candidate, None)
+    assert house.forge.landed([candidate]) == candidate
+
+
+def test_an_older_main_is_refused_though_update_ref_knows_no_fast_forward(
+    house: House, candidate: Candidate
+) -> None:
+    """An outsider's push is never thrown away, whatever main shows when the actor looks."""
+    pushed = house.outsider_pushes({"theirs.txt": "1\n"})
+    with pytest.raises(RefsRefused):
+        house.forge.merge(candidate, None)
+    assert house.main == pushed
+    assert house.forge.landed([candidate]) is None
+    # A candidate that claims the new main as its first parent is not what was built.
+    with pytest.raises(OutsideError, match="is not the merge"):
+        house.forge.merge(replace(candidate, base_sha=pushed), None)
+    assert house.main == pushed
+
+
+def test_a_stale_actor_is_refused_after_revoking(house: House, candidate: Candidate) -> None:
+    house.forge.revoke_merge(candidate, "newer")
+    with pytest.raises(RefsRefused):
+        house.forge.merge(candidate, None)
+    assert house.forge.landed([candidate]) is None
+    assert house.main == candidate.base_sha
+
+
+def test_revoking_can_be_repeated_by_whoever_takes_over(house: House, candidate: Candidate) -> None:
+    house.forge.revoke_merge(candidate, "first")
+    house.forge.revoke_merge(candidate, "first")
+    assert fence(house) == "revoked 1 first"
+    house.forge.revoke_merge(candidate, "second")
+    assert fence(house) == "revoked 1 first"
+
+
+def test_a_revoked_candidate_never_comes_back(house: House, candidate: Candidate) -> None:
+    house.forge.revoke_merge(candidate, "newer")
+    with pytest.raises(OutsideError, match="moved on"):
+        house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
+    with pytest.raises(RefsRefused):
+        house.forge.merge(candidate, None)
+
+
+def test_revoking_what_was_never_prepared_keeps_a_late_prepare_out(house: House, head: Sha) -> None:
+    candidate = house.candidate(head)
+    house.forge.revoke_merge(candidate, "newer")
+    with pytest.raises(OutsideError, match="moved on"):
+        house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
+    with pytest.raises(OutsideError):
+        house.forge.merge(candidate, None)
+    assert house.main == candidate.base_sha
+
+
+def test_preparing_again_is_harmless(house: House, candidate: Candidate) -> None:
+    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
+    house.forge.merge(candidate, None)
+    assert house.main == candidate.sha
+
+
+def test_the_next_candidate_of_a_task_fences_the_earlier_one_out(house: House, candidate: Candidate) -> None:
+    moved = house.outsider_pushes({"theirs.txt": "1\n"})
+    house.clone.fetch()
+    house.forge.revoke_merge(candidate, "newer")
+    second = house.candidate(candidate.head_sha, sequence=2, main=moved)
+    house.forge.prepare_merge(second, house.clone.path, BRANCH)
+    # A stale revoke or prepare of the first changes nothing for the second.
+    house.forge.revoke_merge(candidate, "late")
+    with pytest.raises(OutsideError, match="moved on"):
+        house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
+    assert fence(house) == "candidate 2 fence-1-2"
+    house.forge.merge(second, None)
+    assert house.forge.landed([candidate, second]) == second
+
+
+def test_a_fence_that_somebody_else_wrote_is_not_touched(house: House, candidate: Candidate) -> None:
+    oid = house.git.text(["hash-object", "-w", "--stdin"], git_dir=house.forge.path, input=b"something else")
+    house.git.run(["update-ref", "refs/orch/fence/1", oid], git_dir=house.forge.path)
+    with pytest.raises(OutsideError, match="not written by us"):
+        house.forge.revoke_merge(candidate, "newer")
+    with pytest.raises(OutsideError):
+        house.forge.merge(candidate, None)
+
+
+def test_tasks_have_fences_of_their_own(house: House, candidate: Candidate) -> None:
+    other = house.candidate(house.clone.commit_files(house.main, {"b": b"1"}, "B"), task=2)
+    house.forge.prepare_merge(other, house.clone.path, "other")
+    house.forge.revoke_merge(other, "newer")
+    house.forge.merge(candidate, None)
+    assert house.main == candidate.sha
+
+
+def test_one_of_many_actors_merges(house: House, candidate: Candidate) -> None:
+    def act(_: int) -> bool:
+        try:
+            house.forge.merge(candidate, None)
+        except OutsideError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(act, range(8))) == 1
+    assert house.main == candidate.sha
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_merge_and_revoke_at_once_have_one_outcome(house: House, candidate: Candidate, attempt: int) -> None:
+    def merge() -> bool:
+        try:
+            house.forge.merge(candidate, None)
+        except OutsideError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        merged, revoked = pool.submit(merge), pool.submit(house.forge.revoke_merge, candidate, "newer")
+        revoked.result()
+        assert (house.forge.landed([candidate]) is not None) == merged.result()
+
+
+# -- facts -----------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_is_known_by_its_nonce_wherever_it_landed(house: House, head: Sha) -> None:
+    """A forge that makes a merge commit of its own keeps the message; the commit is another one."""
+    candidate = house.candidate(head)
+    message = house.clone.commit(candidate.sha).message
+    house.person.git("fetch", "-q", str(house.forge.path), BRANCH)
+    house.person.git("merge", "-q", "--no-ff", "-m", message, "FETCH_HEAD")
+    house.person.git("push", "-q", str(house.forge.path), "HEAD:main")
+    house.outsider_pushes({"later.txt": "1\n"})
+    assert not house.forge.contains(house.main, candidate.sha)
+    assert house.forge.landed([candidate]) == candidate
+
+
+def test_a_nonce_on_a_second_parent_or_inside_a_text_is_no_landing(house: House, head: Sha) -> None:
+    candidate = house.candidate(head)
+    message = house.clone.commit(candidate.sha).message
+    house.person.git("checkout", "-q", "-b", "side")
+    house.person.commit(message, {"x": "1"})
+    house.person.git("checkout", "-q", "main")
+    house.person.git("merge", "-q", "--no-ff", "-m", "Side", "side")
+    house.person.commit("Quoted\n\n" + message + "\n\nThe end", {"y": "1"})
+    house.person.git("push", "-q", str(house.forge.path), "HEAD:main")
+    assert house.forge.landed([candidate]) is None
+
+
+def test_another_tasks_merge_is_not_ours(house: House, candidate: Candidate) -> None:
+    other = house.candidate(house.clone.commit_files(house.main, {"b": b"1"}, "B"), task=2)
+    house.forge.prepare_merge(other, house.clone.path, "other")
+    house.forge.merge(other, None)
+    assert house.forge.landed([candidate]) is None
+    assert house.forge.landed([candidate, other]) == other
+
+
+def test_a_forge_that_is_not_there_is_unreachable(house: House, candidate: Candidate) -> None:
+    house.forge.path.rename(house.root / "gone")
+    for ask in (
+        lambda: house.forge.tip("main"),
+        lambda: house.forge.landed([candidate]),
+        lambda: house.forge.contains(candidate.sha, candidate.sha),
+        lambda: house.forge.pull_requests(BRANCH),
+        lambda: house.forge.merge(candidate, None),
+        lambda: house.forge.revoke_merge(candidate, "newer"),
+        lambda: house.forge.push(house.clone.path, candidate.sha, "x", None),
+        lambda: house.forge.close_pr(1),
+    ):
+        with pytest.raises(AuthorityUnreachable):
+            ask()
+
+
+def test_a_damaged_forge_is_unreachable(house: House, candidate: Candidate) -> None:
+    (house.forge.path / "HEAD").write_text("nonsense")
+    with pytest.raises(AuthorityUnreachable):
+        house.forge.landed([candidate])
+
+
+def test_an_outsider_neither_sees_nor_moves_what_is_ours(house: House, candidate: Candidate) -> None:
+    assert "refs/orch" not in house.person.git("ls-remote", str(house.forge.path))
+    house.person.git("push", "-q", str(house.forge.path), "HEAD:refs/orch/fence/1", check=False)
+    assert fence(house) == "candidate 1 fence-1-1"

@@ -64,7 +64,10 @@ class _Group:
 class SqliteDatabase:
     """One SQLite file. Safe to use from many threads of its owning process."""
 
-    def __init__(self, path: Path, *, clock: Clock, waypoints: Waypoints | None = None) -> None:
+    def __init__(
+        self, path: Path, *, clock: Clock, waypoints: Waypoints | None = None, readonly: bool = False
+    ) -> None:
+        """``readonly``: beside a living owner; every write is refused by the database itself."""
         self.path = path
         self._clock = clock
         self._waypoints = waypoints or NoWaypoints()
@@ -74,7 +77,7 @@ class SqliteDatabase:
         self._inside: int | None = None  # thread that has its turn
         self._group: _Group | None = None
         self._readers: LifoQueue[sqlite3.Connection] = LifoQueue()
-        self._writer = self._connect()
+        self._writer = self._connect(readonly=readonly)
         self._tx = SqliteTx(self._writer)
 
     @contextmanager

@@ -129,6 +129,16 @@ def set_pr(tx: Tx, task_id: TaskId, number: int) -> None:
     tx.execute("tasks.set_pr", task_id=task_id, pr_number=number)
 
 
+def untidied(tx: Tx, *, limit: int = 50) -> list[TaskId]:
+    """Ended tasks whose workspaces have not been tidied up."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.untidied", limit=limit)]
+
+
+def tidied(tx: Tx, task_id: TaskId) -> None:
+    """Record that nothing of the task is left to tidy up."""
+    tx.execute("tasks.tidied", task_id=task_id)
+
+
 def times_entered(tx: Tx, task_id: TaskId, stage: Stage) -> int:
     """How often the task has come into a stage: its rounds so far."""
     return _times(tx.one("tasks.times_entered", task_id=task_id, stage=stage))

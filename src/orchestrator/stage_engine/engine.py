@@ -15,7 +15,7 @@ from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RunId, TaskId
-from orchestrator.domain.job import Job, JobStatus
+from orchestrator.domain.job import Job, JobStatus, RunResult
 from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold, Task
@@ -24,12 +24,14 @@ from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_tar
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.signals import Signals
-from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools, judging_commit
 from orchestrator.stage_engine.work import Work
 from orchestrator.work_items.reading import DocumentError
 from orchestrator.work_items.verdict_documents import escalates, parse_track
 
 log = structlog.get_logger(__name__)
+
+EndedRun = tuple[RunId, RunResult]
 
 MAX_LOOKS = 100  # of one call: far above what any stage needs, so that a mistake of ours ends as a warning
 
@@ -76,13 +78,21 @@ class StageEngine:
         return self.advance_stage(task_id, Actor.FINALIZER)
 
     def finish_job(
-        self, job: Job, status: JobStatus, *, error: str | None = None, check: CheckResult | None = None
+        self,
+        job: Job,
+        status: JobStatus,
+        *,
+        error: str | None = None,
+        check: CheckResult | None = None,
+        run: EndedRun | None = None,
     ) -> bool:
-        """End a job that this process runs: status, evidence, the step's mark, event, in one commit.
+        """End a job that this process runs: status, evidence, the run's record, the step's mark, event, in one commit.
 
-        False where the job is no longer ours (reaped, or its task has moved on): its result counts for nothing.
+        False where the job is no longer ours (reaped, or its task has moved on): its result counts for nothing, but
+        what the run cost is kept.
         """
         with self._tools.database.write() as tx:
+            _keep_run(tx, job, run)
             if not jobs.finish(tx, job, self._tools.ownership.boot_id, status, error):
                 return False
             task = tasks.get(tx, job.task_id)
@@ -122,10 +132,7 @@ class StageEngine:
             leases.check(tx, lease)
             task = tasks.get(tx, lease.task_id)
             passed = evidence.steps_of_round(tx, task)
-            candidates = evidence.candidates(tx, task.id)
-        judged_by = task.base_sha
-        if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY) and candidates:
-            judged_by = candidates[-1].base_sha  # main as M was built on it
+            judged_by = judging_commit(task, evidence.candidates(tx, task.id))
         place = self._tools.places.of(task.repo)
         config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
         return Situation(lease, task, place, config, passed)
@@ -208,3 +215,17 @@ class StageEngine:
 def _job_event(tx: Tx, type: EventType, task: Task, job: Job, data: Mapping[str, object]) -> None:
     said = {"job": job.kind, "attempt": job.attempts, **data}
     events.append(tx, type, Actor.MONITOR, task=task, data=said)
+
+
+def _keep_run(tx: Tx, job: Job, run: EndedRun | None) -> None:
+    if run is None or not jobs.finish_run(tx, *run):
+        return
+    run_id, result = run
+    data = {
+        "run": run_id,
+        "outcome": result.outcome,
+        "cost_usd": result.usage.cost_usd,
+        "tokens": result.usage.total_tokens,
+        "warnings": result.warnings,
+    }
+    _job_event(tx, EventType.RUN_FINISHED, tasks.get(tx, job.task_id), job, data)

@@ -109,7 +109,7 @@ class Moves:
                 raise
         self._tools.waypoints.reach("transition.after_commit", task=task.id, target=target)
         self._tools.wake(wake)
-        if target is Stage.CANCELLED or kind is EdgeKind.REJECT:
+        if target is Stage.CANCELLED:
             self._tools.stop_job(task.id)
         return Outcome.ENDED if target.terminal else Outcome.MOVED
 

@@ -1,6 +1,6 @@
 """What the engine works with, and what it sees of one task under one lease."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,7 +8,8 @@ from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, InvariantError
 from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.lease import Lease
-from orchestrator.domain.task import Task
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.ledger import Ledger
 from orchestrator.places import Place, Places
 from orchestrator.repo_config.loader import parse_repo_config
@@ -98,6 +99,13 @@ class Configs:
                 )
             self._parsed[key] = parse_repo_config(data, source=f"{repo}:{CONFIG_FILE}")
         return self._parsed[key]
+
+
+def judging_commit(task: Task, candidates: Sequence[Candidate]) -> Sha | None:
+    """The commit whose configuration counts: the task's base; from deploy-staging on, main as M was built on it."""
+    if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY) and candidates:
+        return candidates[-1].base_sha
+    return task.base_sha
 
 
 def configured(config: RepoConfig | None) -> frozenset[str]:

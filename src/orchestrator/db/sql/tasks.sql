@@ -74,6 +74,12 @@ UPDATE tasks SET track = :track WHERE id = :task_id;
 -- name: set_pr
 UPDATE tasks SET pr_number = :pr_number WHERE id = :task_id;
 
+-- name: untidied
+SELECT id FROM tasks WHERE stage IN ('done', 'cancelled') AND tidied_at IS NULL ORDER BY id LIMIT :limit;
+
+-- name: tidied
+UPDATE tasks SET tidied_at = utc_now() WHERE id = :task_id AND tidied_at IS NULL;
+
 -- name: edge_taken
 INSERT INTO task_edges (task_id, from_stage, to_stage, taken) VALUES (:task_id, :from_stage, :to_stage, 1)
 ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE SET taken = taken + 1;

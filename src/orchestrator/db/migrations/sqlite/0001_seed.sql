@@ -33,12 +33,15 @@ CREATE TABLE IF NOT EXISTS tasks (
     gated_sha    TEXT,
     pr_number    INTEGER,
     cancelled_at TEXT,
+    tidied_at    TEXT,
     created_at   TEXT NOT NULL,
     updated_at   TEXT NOT NULL,
     CHECK ((hold IS NULL) = (hold_since IS NULL))
 );
 CREATE UNIQUE INDEX IF NOT EXISTS tasks_one_open_per_ticket ON tasks (tracker, external_id)
     WHERE external_id IS NOT NULL AND stage NOT IN ('done', 'cancelled');
+CREATE INDEX IF NOT EXISTS tasks_untidied ON tasks (id)
+    WHERE stage IN ('done', 'cancelled') AND tidied_at IS NULL;
 CREATE INDEX IF NOT EXISTS tasks_open ON tasks (repo, id) WHERE stage NOT IN ('done', 'cancelled');
 
 CREATE TABLE IF NOT EXISTS jobs (

@@ -1,0 +1,68 @@
+"""Tidies up after tasks that have ended: workspace, private homes of their runs, the pull request of a cancelled one.
+
+Never destroys work: the workspace is rescued first (refs/orch/rescue). Each task is tidied once; a failure is repeated.
+"""
+
+from pathlib import Path
+
+import structlog
+
+from orchestrator.db import events, jobs, tasks
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import TaskId
+from orchestrator.domain.stage import Stage
+from orchestrator.places import Places
+from orchestrator.workspace.folders import remove_tree
+
+log = structlog.get_logger(__name__)
+
+KEPT_OF_A_RUN = frozenset({"brief.json", "prompt.md", "exit.json", "output.log", "STARTED"})
+
+
+class Cleaner:
+    """The one who sweeps."""
+
+    name = "cleaner"
+
+    def __init__(self, database: Database, places: Places, *, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self._database = database
+        self._places = places
+
+    def run_once(self) -> dict[str, int]:
+        """Tidy up after a page of ended tasks."""
+        with self._database.read() as tx:
+            ended = tasks.untidied(tx)
+        return {"tidied": sum(self._tidy(task_id) for task_id in ended)}
+
+    def _tidy(self, task_id: TaskId) -> bool:
+        with self._database.read() as tx:
+            task = tasks.get(tx, task_id)
+            runs = jobs.runs_of_task(tx, task_id)
+        try:
+            place = self._places.of(task.repo)
+            removed = place.workspaces.remove(task.work_item)
+            for _, run in runs:
+                _strip_run(Path(run.run_dir))
+            if task.stage is Stage.CANCELLED and task.pr_number is not None:
+                place.forge.close_pr(task.pr_number)
+        except OutsideError as error:
+            log.warning("task not tidied up", task=task.work_item, reason=str(error))
+            return False
+        with self._database.write() as tx:
+            tasks.tidied(tx, task_id)
+            if removed.stray:
+                data = {"rescued": [stray.ref for stray in removed.stray]}
+                events.append(tx, EventType.NOTE, "cleaner", task=task, data=data)
+        return True
+
+
+def _strip_run(run_dir: Path) -> None:
+    """Keep what tells the run's story; the agent's private home and temporary files go."""
+    if not run_dir.is_dir():
+        return
+    for entry in run_dir.iterdir():
+        if entry.name not in KEPT_OF_A_RUN:
+            remove_tree(entry)

@@ -1,0 +1,124 @@
+"""The reaper: tier 1 a dead owner, tier 2 a run that ended and was not finalised, tier 3 the backstop (S-07).
+
+It never acts beside a live owner; every change is a rowcount guard that somebody else may have won.
+"""
+
+from orchestrator.daemons.queue_worker import QueueWorker
+from orchestrator.db import events, jobs, leases, tasks
+from orchestrator.db.database import Database
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import BootId
+from orchestrator.domain.job import Job
+from orchestrator.domain.lease import Actor
+from orchestrator.launcher import Launcher
+from orchestrator.monitor import Monitor
+from orchestrator.runtime.clock import Clock, parse_stamp
+from orchestrator.runtime.process import Liveness, Processes
+from orchestrator.runtime.wakeups import Wakeups
+
+
+class JobReaper:
+    """Looks at running jobs."""
+
+    name = "job_reaper"
+
+    def __init__(
+        self,
+        database: Database,
+        launcher: Launcher,
+        monitor: Monitor,
+        worker: QueueWorker,
+        *,
+        boot_id: BootId,
+        processes: Processes,
+        clock: Clock,
+        interval_s: float,
+        process_ttl_s: float,
+        finalize_grace_s: float,
+        max_running_s: float,
+        wakeups: Wakeups,
+    ) -> None:
+        self.interval_s = interval_s
+        self._database = database
+        self._launcher = launcher
+        self._monitor = monitor
+        self._worker = worker
+        self._boot_id = boot_id
+        self._processes = processes
+        self._clock = clock
+        self._ttl_s = process_ttl_s
+        self._grace_s = finalize_grace_s
+        self._max_running_s = max_running_s
+        self._wakeups = wakeups
+        self._ended: dict[int, float] = {}  # job → when its run was first seen to have ended
+
+    def run_once(self) -> dict[str, int]:
+        """One pass over all running jobs."""
+        counts = {"dead_owner": 0, "not_finalised": 0, "backstop": 0}
+        with self._database.read() as tx:
+            running = jobs.running(tx)
+        self._ended = {
+            job_id: at for job_id, at in self._ended.items() if any(j.id == job_id for j in running)
+        }
+        for job in running:
+            if job.claimed_by != self._boot_id:
+                counts["dead_owner"] += self._tier_1(job)
+            elif self._age(job) > self._max_running_s:
+                counts["backstop"] += self._tier_3(job)
+            elif not self._worker.handles(job.id):
+                counts["not_finalised"] += self._tier_2(job)
+        return counts
+
+    def _tier_1(self, job: Job) -> int:
+        """The process that claimed it is dead and nothing of its run can live: back to the queue."""
+        with self._database.read() as tx:
+            owner = leases.process(tx, job.claimed_by, self._ttl_s) if job.claimed_by else None
+            run = jobs.open_run_of_job(tx, job.id)
+        if (
+            owner is not None
+            and self._processes.liveness(owner.identity) is not Liveness.DEAD
+            and not owner.silent
+        ):
+            return 0
+        if run is not None and self._launcher.result(run) is None:
+            return 0  # the agent may live: recovery or its supervisor's own term decides
+        return self._reap(job, "its owner is dead")
+
+    def _tier_2(self, job: Job) -> int:
+        """Nobody in this process is at it any more: finalise what has ended, after a grace."""
+        with self._database.read() as tx:
+            run = jobs.open_run_of_job(tx, job.id)
+        now = self._clock.boottime()
+        since = self._ended.setdefault(job.id, now)
+        if now - since < self._grace_s:
+            return 0
+        if run is None:
+            return self._reap(job, "nobody was at it any more")
+        result = self._launcher.result(run)
+        if result is None:
+            return 0
+        self._monitor.conclude(job, run.id, result, owner=Actor.REAPER)
+        return 1
+
+    def _tier_3(self, job: Job) -> int:
+        """Hung beyond every bound: end it and take the job away, whoever holds what."""
+        self._wakeups.stop(job.task_id, f"it ran for more than {self._max_running_s:g} s")
+        return self._reap(job, f"it ran for more than {self._max_running_s:g} s (backstop)")
+
+    def _reap(self, job: Job, reason: str) -> int:
+        with self._database.write() as tx:
+            status = jobs.reap_running_job(tx, job, reason)
+            if status is None:
+                return 0
+            task = tasks.get(tx, job.task_id)
+            data = {"job": job.kind, "error": reason, "status": status}
+            events.append(tx, EventType.JOB_REQUEUED, Actor.REAPER, task=task, data=data)
+            events.lesson(tx, "reaped-job", f"{task.work_item} {job.kind}: {reason}", task_id=task.id)
+        self._wakeups.everything()
+        self._wakeups.tasks([job.task_id])
+        return 1
+
+    def _age(self, job: Job) -> float:
+        if job.claimed_at is None:
+            return 0.0
+        return (self._clock.utc() - parse_stamp(job.claimed_at)).total_seconds()

@@ -1,0 +1,91 @@
+"""Sends what transitions have written: at least once, in order per task, with a stable id; a poison message parks."""
+
+import structlog
+
+from orchestrator.db import mail, tasks
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.stage import Stage
+from orchestrator.notifications.notifier import Notifier
+from orchestrator.observability.telemetry import Metric, Telemetry
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.trackers.tracker import Tracker
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_S = 5.0
+MAX_PAUSE_S = 900.0
+
+
+class Outbox:
+    """The postman."""
+
+    name = "outbox"
+
+    def __init__(
+        self,
+        database: Database,
+        tracker: Tracker,
+        notifier: Notifier,
+        *,
+        base_url: str,
+        interval_s: float,
+        entropy: Entropy,
+        telemetry: Telemetry,
+    ) -> None:
+        self.interval_s = interval_s
+        self._database = database
+        self._tracker = tracker
+        self._notifier = notifier
+        self._base_url = base_url.rstrip("/")
+        self._entropy = entropy
+        self._telemetry = telemetry
+
+    def run_once(self) -> dict[str, int]:
+        """Send everything that is due; a message that fails holds only its own task's later ones."""
+        counts = {"sent": 0, "failed": 0}
+        while True:
+            with self._database.read() as tx:
+                due = mail.due(tx)
+            progress = 0
+            for message in due:
+                sent = self._deliver(message)
+                counts["sent" if sent else "failed"] += 1
+                progress += sent
+            if not progress:
+                return counts
+
+    def _deliver(self, message: mail.OutgoingMessage) -> bool:
+        try:
+            self._send(message)
+        except OrchestratorError as error:
+            pause = min(FIRST_PAUSE_S * 2**message.attempts, MAX_PAUSE_S)
+            with self._database.write() as tx:
+                mail.failed(tx, message, str(error)[:2000], self._entropy.jitter(pause))
+            self._telemetry.count(Metric.MESSAGES_FAILED)
+            log.warning(
+                "message not sent", kind=message.kind, attempts=message.attempts + 1, reason=str(error)
+            )
+            return False
+        with self._database.write() as tx:
+            mail.sent(tx, message)
+        self._telemetry.count(Metric.MESSAGES_SENT)
+        return True
+
+    def _send(self, message: mail.OutgoingMessage) -> None:
+        payload = message.payload
+        if message.kind == "alert":
+            work_item = str(payload["work_item"]) if payload.get("work_item") else None
+            url = f"{self._base_url}/board/{work_item}" if work_item and self._base_url else None
+            self._notifier.send(
+                str(payload["text"]), work_item=work_item, url=url, message_id=message.stable_id
+            )
+            return
+        if message.task_id is None:
+            return
+        with self._database.read() as tx:
+            task = tasks.get(tx, message.task_id)
+        if message.kind == "tracker.stage":
+            self._tracker.show_stage(task, Stage(str(payload["stage"])), message.stable_id)
+        else:
+            self._tracker.comment(task, str(payload["text"]), message.stable_id)

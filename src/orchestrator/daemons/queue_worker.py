@@ -1,0 +1,202 @@
+"""Claims jobs, each run in a thread of its own: agents by the launcher, checks by the check runner (S-05).
+
+What must hold: no more agents and checks at once than configured; a job whose service stops is left as it is, for the
+next life to adopt (agents) or to run again (checks); the claim path talks to no network.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from orchestrator.check_runner import CheckRunner, Interrupted
+from orchestrator.db import events, evidence, jobs, tasks
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import ConfigError, DatabaseError, OrchestratorError, OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import BootId, TaskId
+from orchestrator.domain.job import Job, JobStatus
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.task import Task
+from orchestrator.launcher import Flight, Launcher
+from orchestrator.monitor import Monitor
+from orchestrator.observability.telemetry import Metric, Telemetry
+from orchestrator.runtime.wakeups import Wakeups
+from orchestrator.stage_engine.engine import StageEngine
+from orchestrator.stage_engine.situation import Configs, judging_commit
+
+log = structlog.get_logger(__name__)
+
+OUTSIDE_PAUSE_S = 10.0  # before a job is tried again that could not be begun
+
+
+@dataclass(frozen=True, slots=True)
+class _Underway:
+    agent: bool
+    stop: threading.Event
+    thread: threading.Thread
+
+
+class QueueWorker:
+    """The worker of one process."""
+
+    name = "queue_worker"
+
+    def __init__(
+        self,
+        database: Database,
+        engine: StageEngine,
+        launcher: Launcher,
+        monitor: Monitor,
+        checks: CheckRunner,
+        configs: Configs,
+        *,
+        boot_id: BootId,
+        max_agents: int,
+        max_checks: int,
+        interval_s: float,
+        wakeups: Wakeups,
+        telemetry: Telemetry,
+    ) -> None:
+        self.interval_s = interval_s
+        self._database = database
+        self._engine = engine
+        self._launcher = launcher
+        self._monitor = monitor
+        self._checks = checks
+        self._configs = configs
+        self._boot_id = boot_id
+        self._max_agents = max_agents
+        self._max_checks = max_checks
+        self._wakeups = wakeups
+        self._telemetry = telemetry
+        self._lock = threading.Lock()
+        self._underway: dict[int, _Underway] = {}
+        self._stopping = threading.Event()
+
+    def run_once(self) -> dict[str, int]:
+        """Claim and start as many jobs as there is room for."""
+        started = 0
+        while not self._stopping.is_set():
+            agents, checks = self._room()
+            if not agents and not checks:
+                break
+            with self._database.write() as tx:
+                job = jobs.claim_next_job(tx, self._boot_id, agents=agents > 0, checks=checks > 0)
+                if job is not None:
+                    task = tasks.get(tx, job.task_id)
+                    data = {"job": job.kind, "attempt": job.attempts}
+                    events.append(tx, EventType.JOB_CLAIMED, Actor.MONITOR, task=task, data=data)
+            if job is None:
+                break
+            self._telemetry.count(Metric.JOBS_CLAIMED, job.kind)
+            self._begin(job, partial(self._work, job, task))
+            started += 1
+        return {"started": started}
+
+    def resume(self, job: Job, flight: Flight) -> None:
+        """Watch an adopted run as if this process had started it."""
+        self._begin(job, partial(self._watch, job, flight))
+
+    def handles(self, job_id: int) -> bool:
+        """Whether a thread of this process is at the job."""
+        with self._lock:
+            return job_id in self._underway
+
+    def stop(self) -> None:
+        """Claim nothing more; checks are interrupted, agents go on without us."""
+        self._stopping.set()
+        with self._lock:
+            for underway in self._underway.values():
+                underway.stop.set()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the threads; False where one takes longer than this in all."""
+        with self._lock:
+            threads = [underway.thread for underway in self._underway.values()]
+        for thread in threads:
+            thread.join(seconds / max(1, len(threads)))
+        return not any(thread.is_alive() for thread in threads)
+
+    def snapshot(self) -> dict[str, object]:
+        """How much of the room is taken."""
+        with self._lock:
+            agents = sum(underway.agent for underway in self._underway.values())
+            return {"agents": agents, "checks": len(self._underway) - agents, "max_agents": self._max_agents}
+
+    def _room(self) -> tuple[int, int]:
+        with self._lock:
+            agents = sum(underway.agent for underway in self._underway.values())
+            return self._max_agents - agents, self._max_checks - (len(self._underway) - agents)
+
+    def _begin(self, job: Job, work: Callable[[threading.Event], None]) -> None:
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._guarded, args=(job, work, stop), name=f"orch-job-{job.id}", daemon=True
+        )
+        with self._lock:
+            self._underway[job.id] = _Underway(job.kind.agent, stop, thread)
+        thread.start()
+
+    def _stop_one(self, task_id: TaskId, stop: threading.Event, reason: str) -> None:
+        if not self._launcher.stop_task(task_id, reason):
+            stop.set()
+
+    def _guarded(self, job: Job, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
+        def end(reason: str) -> None:
+            self._stop_one(job.task_id, stop, reason)
+
+        self._wakeups.register_stop(job.task_id, end)
+        try:
+            work(stop)
+        except DatabaseError as error:
+            log.error(
+                "job's end could not be stored", job=job.id, reason=str(error)
+            )  # the reaper's second tier
+        except OrchestratorError as error:  # a fault in one task never stops the queue (law 9)
+            log.error("job failed inside", job=job.id, reason=str(error))
+            self._engine.finish_job(job, JobStatus.FAILED, error=str(error))
+            self._engine.advance_stage(job.task_id, Actor.MONITOR)
+        finally:
+            self._wakeups.forget_stop(job.task_id, end)
+            with self._lock:
+                self._underway.pop(job.id, None)
+            self._wakeups.everything()
+            self._wakeups.tasks([job.task_id])
+
+    def _work(self, job: Job, task: Task, stop: threading.Event) -> None:
+        try:
+            with self._database.read() as tx:
+                judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+            if judged_by is None:
+                raise OutsideError(f"{task.work_item} has no branch yet.")
+            config = self._configs.of(task.repo, judged_by)
+            if job.kind.agent:
+                self._watch(job, self._launcher.start(job, task, config), stop)
+                return
+            check = self._checks.run(job, task, config, stop)
+        except ConfigError as error:
+            self._engine.finish_job(job, JobStatus.FAILED, error=str(error))
+        except Interrupted:
+            self._engine.requeue_job(job, error="interrupted", brief=job.brief, free=True)
+            return
+        except OutsideError as error:
+            if job.attempts >= job.max_attempts:
+                self._engine.finish_job(job, JobStatus.FAILED, error=str(error))
+            else:
+                pause = OUTSIDE_PAUSE_S * job.attempts
+                self._engine.requeue_job(job, error=str(error), brief=job.brief, delay_s=pause)
+        else:
+            self._engine.finish_job(job, JobStatus.DONE, check=check)
+        self._telemetry.count(Metric.JOBS_FINISHED, job.kind)
+        self._engine.advance_stage(job.task_id, Actor.MONITOR)
+
+    def _watch(self, job: Job, flight: Flight, stop: threading.Event) -> None:
+        """``_monitor_agent`` of the seeds: wait for the run's end, then finalise it."""
+        result = self._launcher.wait(flight, stop)
+        if result is None:
+            return  # we are stopping; the agent goes on and is adopted by our next life (law 8)
+        self._telemetry.count(Metric.RUNS_FINISHED, result.outcome)
+        self._monitor.conclude(job, flight.run_id, result)

@@ -1,0 +1,120 @@
+"""Recovery at start is no special path (DESIGN §6): jobs are given back, adopted or finalised, and every open task is
+looked at through the ordinary door, where unsettled effects come first."""
+
+from dataclasses import replace
+
+import structlog
+
+from orchestrator.daemons.queue_worker import QueueWorker
+from orchestrator.daemons.task_driver import TaskDriver
+from orchestrator.db import events, jobs, leases, tasks
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import BootId
+from orchestrator.domain.job import Job, JobStatus
+from orchestrator.domain.lease import Actor
+from orchestrator.launcher import Flight, Launcher
+from orchestrator.monitor import Monitor
+from orchestrator.observability.telemetry import Metric, Telemetry
+
+log = structlog.get_logger(__name__)
+
+PAGE = 500
+
+
+class Recovery:
+    """What an earlier life left behind."""
+
+    def __init__(
+        self,
+        database: Database,
+        launcher: Launcher,
+        monitor: Monitor,
+        worker: QueueWorker,
+        driver: TaskDriver,
+        *,
+        boot_id: BootId,
+        process_ttl_s: float,
+        telemetry: Telemetry,
+    ) -> None:
+        self._database = database
+        self._launcher = launcher
+        self._monitor = monitor
+        self._worker = worker
+        self._driver = driver
+        self._boot_id = boot_id
+        self._ttl_s = process_ttl_s
+        self._telemetry = telemetry
+
+    def requeue_running_jobs(self) -> int:
+        """Give back the checks that an earlier life was running (agents' jobs are looked at one by one)."""
+        with self._database.write() as tx:
+            found = jobs.requeue_running_jobs(tx, self._boot_id, "the service was restarted")
+            for task_id in found:
+                data = {"error": "the service was restarted"}
+                events.append(
+                    tx, EventType.JOB_REQUEUED, Actor.RECOVERY, task=tasks.get(tx, task_id), data=data
+                )
+        return len(found)
+
+    def recover_on_startup(self) -> dict[str, int]:
+        """Adopt live runs, finalise ended ones, give back dead ones; then have every open task looked at (FR-4)."""
+        counts = {"adopted": 0, "finalised": 0, "requeued": 0, "looked_at": 0}
+        with self._database.read() as tx:
+            left = jobs.running_of_others(tx, self._boot_id)
+        for job in left:
+            try:
+                counts[self._recover(job)] += 1
+            except (
+                OrchestratorError
+            ) as error:  # one broken task does not keep the others from starting (law 9)
+                log.error("job not recovered", job=job.id, reason=str(error))
+        counts["looked_at"] = self._look_at_open_tasks()
+        self._forget_dead_processes()
+        return counts
+
+    def _recover(self, job: Job) -> str:
+        with self._database.read() as tx:
+            run = jobs.open_run_of_job(tx, job.id)
+        found = self._launcher.adopt(job, run) if run is not None else None
+        if run is None or found is None:
+            return self._give_back(job)
+        with self._database.write() as tx:
+            if not jobs.adopt(tx, job, self._boot_id):
+                return "finalised"
+        ours = replace(job, claimed_by=self._boot_id)
+        if isinstance(found, Flight):
+            self._telemetry.count(Metric.RUNS_ADOPTED)
+            self._worker.resume(ours, found)
+            return "adopted"
+        self._monitor.conclude(ours, run.id, found, owner=Actor.RECOVERY)
+        return "finalised"
+
+    def _give_back(self, job: Job) -> str:
+        with self._database.write() as tx:
+            status = jobs.reap_running_job(tx, job, "its owner died before the agent started")
+            if status is not None:
+                data = {"error": "its owner died", "status": status}
+                task = tasks.get(tx, job.task_id)
+                kind = EventType.JOB_REQUEUED if status is JobStatus.QUEUED else EventType.JOB_FINISHED
+                events.append(tx, kind, Actor.RECOVERY, task=task, data=data)
+        return "requeued"
+
+    def _look_at_open_tasks(self) -> int:
+        seen, after = 0, 0
+        while True:
+            with self._database.read() as tx:
+                page = tasks.list_open(tx, after=after, limit=PAGE)
+            if not page:
+                return seen
+            self._driver.wake([task.id for task in page])
+            seen, after = seen + len(page), page[-1].id
+
+    def _forget_dead_processes(self) -> None:
+        """The file lock proves that no other process of this database lives; what a lease names is kept."""
+        with self._database.write() as tx:
+            named = {row.owner_boot_id for row in leases.all_rows(tx)}
+            for process in leases.processes(tx, self._ttl_s):
+                if process.boot_id != self._boot_id and process.boot_id not in named:
+                    leases.forget_process(tx, process.boot_id)

@@ -1,0 +1,130 @@
+"""Looks at tasks that somebody pointed to: a few threads over a set of due tasks, with back-off per task."""
+
+import heapq
+import threading
+from collections.abc import Iterable
+
+import structlog
+
+from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.ids import TaskId
+from orchestrator.domain.lease import Actor
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.wakeups import Wakeups
+from orchestrator.stage_engine.engine import StageEngine
+from orchestrator.stage_engine.situation import Outcome
+
+log = structlog.get_logger(__name__)
+
+DEFER_S = 0.5  # somebody else is at it
+FIRST_RETRY_S = 1.0
+MAX_RETRY_S = 60.0
+
+
+class TaskDriver:
+    """Drives tasks on with the engine. A task is looked at by one thread at a time and never lost from the set."""
+
+    def __init__(
+        self, engine: StageEngine, *, threads: int, clock: Clock, entropy: Entropy, wakeups: Wakeups
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._entropy = entropy
+        self._wakeups = wakeups
+        self._lock = threading.Lock()
+        self._due: list[tuple[float, TaskId]] = []
+        self._earliest: dict[TaskId, float] = {}  # when a waiting task is next due; stale heap entries differ
+        self._busy: set[TaskId] = set()
+        self._again: set[TaskId] = set()  # woken while being looked at
+        self._tries: dict[TaskId, int] = {}
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"orch-driver-{n}", daemon=True) for n in range(threads)
+        ]
+
+    def wake(self, ids: Iterable[int], *, after_s: float = 0.0) -> None:
+        """Have these tasks looked at; an earlier time wins."""
+        at = self._clock.boottime() + after_s
+        with self._lock:
+            for raw in ids:
+                task_id = TaskId(raw)
+                if task_id in self._busy:
+                    self._again.add(task_id)
+                elif at < self._earliest.get(task_id, float("inf")):
+                    self._earliest[task_id] = at
+                    heapq.heappush(self._due, (at, task_id))
+        self._changed.set()
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Take nothing new; what is being done is finished."""
+        self._stopping.set()
+        self._changed.set()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the threads; False where one takes longer."""
+        end = self._clock.boottime() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - self._clock.boottime()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def snapshot(self) -> dict[str, object]:
+        """How many are looked at and how many wait for a look."""
+        with self._lock:
+            return {"busy": len(self._busy), "due": len(self._earliest)}
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            task_id, pause = self._next()
+            if task_id is None:
+                self._clock.wait(self._changed, pause)
+                self._changed.clear()
+                continue
+            self._look(task_id)
+
+    def _next(self) -> tuple[TaskId | None, float | None]:
+        with self._lock:
+            while self._due:
+                at, task_id = self._due[0]
+                if self._earliest.get(task_id) != at:
+                    heapq.heappop(self._due)
+                    continue
+                wait = at - self._clock.boottime()
+                if wait > 0:
+                    return None, wait
+                heapq.heappop(self._due)
+                del self._earliest[task_id]
+                self._busy.add(task_id)
+                return task_id, 0.0
+            return None, None
+
+    def _look(self, task_id: TaskId) -> None:
+        outcome = Outcome.RETRY
+        try:
+            outcome = self._engine.advance_stage(task_id, Actor.RECONCILER)
+        except OrchestratorError as error:  # a fault in one task never stops the queue (law 9)
+            log.error("task cannot be advanced", task_id=task_id, reason=str(error))
+        finally:
+            self._wakeups.everything()
+            self._rest(task_id, outcome)
+
+    def _rest(self, task_id: TaskId, outcome: Outcome) -> None:
+        with self._lock:
+            self._busy.discard(task_id)
+            again = task_id in self._again
+            self._again.discard(task_id)
+            tries = self._tries.pop(task_id, 0)
+            if outcome is Outcome.RETRY:
+                self._tries[task_id] = tries + 1
+        if again:
+            self.wake([task_id])
+        elif outcome is Outcome.DEFERRED:
+            self.wake([task_id], after_s=self._entropy.jitter(DEFER_S))
+        elif outcome is Outcome.RETRY:
+            self.wake([task_id], after_s=self._entropy.jitter(min(FIRST_RETRY_S * 2**tries, MAX_RETRY_S)))

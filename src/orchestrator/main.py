@@ -1,0 +1,85 @@
+"""Start and stop order of one service (DESIGN §7)."""
+
+import threading
+from types import TracebackType
+
+import structlog
+
+from orchestrator.daemons.daemon import Daemon, Loop
+from orchestrator.wiring import App
+
+log = structlog.get_logger(__name__)
+
+
+class Service:
+    """All daemons of one process. Start: recovery first, then the driver, the worker and the timers; stop: the reverse.
+
+    Stopping claims nothing more, lets transitions that run finish within the budget, and leaves agents running (law 8).
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._loops = [
+            self._loop(app.outbox, wake=app.wakeups.outbox),
+            self._loop(app.worker, wake=app.wakeups.queue),
+            self._loop(app.heartbeat),
+            self._loop(app.cleaner),
+        ]
+        if app.settings.reaper_enabled:
+            self._loops.append(self._loop(app.reaper))
+        if app.settings.reconciler_enabled:
+            self._loops.append(self._loop(app.reconciler))
+        self._started = False
+
+    def start(self) -> None:
+        """Recover, then run."""
+        app = self._app
+        app.wakeups.on_tasks(app.driver.wake)
+        requeued = app.recovery.requeue_running_jobs()
+        recovered = app.recovery.recover_on_startup()
+        log.info("recovered", requeued_checks=requeued, **recovered)
+        app.driver.start()
+        for loop in self._loops:
+            loop.start()
+        self._started = True
+
+    def stop(self) -> None:
+        """End within ``shutdown_budget_s``; what takes longer is left to the next start's recovery."""
+        if not self._started:
+            return
+        app, end = self._app, self._app.clock.boottime() + self._app.settings.shutdown_budget_s
+        app.worker.stop()
+        app.driver.stop()
+        for loop in reversed(self._loops):
+            loop.stop()
+        late = [
+            part
+            for part, ended in (
+                ("jobs", app.worker.join(end - app.clock.boottime())),
+                ("transitions", app.driver.join(max(0.0, end - app.clock.boottime()))),
+                *(
+                    (f"daemon {n}", loop.join(max(0.1, end - app.clock.boottime())))
+                    for n, loop in enumerate(self._loops)
+                ),
+            )
+            if not ended
+        ]
+        log.info("stopped", unfinished=late)
+        self._started = False
+
+    def ready(self) -> bool:
+        """Whether every daemon runs."""
+        return self._started and all(loop.snapshot()["alive"] for loop in self._loops)
+
+    def __enter__(self) -> "Service":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _loop(self, daemon: Daemon, *, wake: threading.Event | None = None) -> Loop:
+        app = self._app
+        return Loop(daemon, clock=app.clock, entropy=app.entropy, telemetry=app.telemetry, wake=wake)

@@ -1,0 +1,48 @@
+"""Signals inside one process: whom to look at soon, that the queue has work, and what to end. Lossy by design: a slow
+timer is the net under every one of them."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+
+class Wakeups:
+    """Connects those who write with those who wait; everyone may call everything from any thread."""
+
+    def __init__(self) -> None:
+        self.queue = threading.Event()  # the job queue may have something
+        self.outbox = threading.Event()  # a message may be waiting
+        self._lock = threading.Lock()
+        self._on_tasks: Callable[[Iterable[int]], None] | None = None
+        self._stops: dict[int, Callable[[str], None]] = {}
+
+    def on_tasks(self, listener: Callable[[Iterable[int]], None]) -> None:
+        """Who is told of tasks to look at."""
+        self._on_tasks = listener
+
+    def tasks(self, ids: Iterable[int]) -> None:
+        """These tasks should be looked at soon."""
+        if self._on_tasks is not None:
+            self._on_tasks(ids)
+
+    def everything(self) -> None:
+        """A commit may have left work of any kind."""
+        self.queue.set()
+        self.outbox.set()
+
+    def register_stop(self, task_id: int, stop: Callable[[str], None]) -> None:
+        """How to end what runs for a task."""
+        with self._lock:
+            self._stops[task_id] = stop
+
+    def forget_stop(self, task_id: int, stop: Callable[[str], None]) -> None:
+        """What was registered runs no more; a later registration for the same task stays."""
+        with self._lock:
+            if self._stops.get(task_id) is stop:
+                del self._stops[task_id]
+
+    def stop(self, task_id: int, reason: str = "the task no longer wants it") -> None:
+        """End what runs for a task, if anything does."""
+        with self._lock:
+            stop = self._stops.get(task_id)
+        if stop is not None:
+            stop(reason)

@@ -1,0 +1,412 @@
+"""The only place that names concrete classes. Everything of one state folder is built here, once, when asked for."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+from orchestrator.agents.adapters import AGENTS
+from orchestrator.agents.runs import Runs
+from orchestrator.check_runner import CheckRunner
+from orchestrator.config.settings import Settings
+from orchestrator.daemons.cleaner import Cleaner
+from orchestrator.daemons.heartbeat import Heartbeat
+from orchestrator.daemons.job_reaper import JobReaper
+from orchestrator.daemons.outbox import Outbox
+from orchestrator.daemons.queue_worker import QueueWorker
+from orchestrator.daemons.reconciler import Reconciler
+from orchestrator.daemons.recovery import Recovery
+from orchestrator.daemons.task_driver import TaskDriver
+from orchestrator.db import evidence, leases, repositories
+from orchestrator.db.database import Database
+from orchestrator.db.file_lock import own_file
+from orchestrator.db.migrate import init_db
+from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.deploy.command import CommandDeployer
+from orchestrator.deploy.health import HealthWatch
+from orchestrator.domain.effect import Effect, EffectName
+from orchestrator.domain.errors import ConfigError, RequestRefused
+from orchestrator.domain.ids import BootId, RepoName, TaskId
+from orchestrator.domain.task import Candidate
+from orchestrator.effects.deploy import DeployEffect
+from orchestrator.effects.image import ImageEffect
+from orchestrator.effects.ledger import Ledger
+from orchestrator.effects.merge import MergeEffect
+from orchestrator.effects.pull_request import OpenPrEffect
+from orchestrator.effects.push import PushEffect
+from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.forges.local import LocalForge
+from orchestrator.forges.local_create import create_local_forge
+from orchestrator.images.builder import ImageBuilder
+from orchestrator.images.store import LocalImageStore
+from orchestrator.launcher import Launcher
+from orchestrator.monitor import Monitor
+from orchestrator.notifications.log import LogNotifier
+from orchestrator.observability.log import configure_logging, get_logger
+from orchestrator.observability.redactor import Redactor
+from orchestrator.observability.telemetry import Telemetry
+from orchestrator.operations import Operations
+from orchestrator.places import Folders, Place
+from orchestrator.runtime.clock import Clock, SystemClock
+from orchestrator.runtime.entropy import Entropy, SystemEntropy
+from orchestrator.runtime.files import make_private_folder
+from orchestrator.runtime.git import Git
+from orchestrator.runtime.http import SystemHttp
+from orchestrator.runtime.process import Processes, SystemProcesses
+from orchestrator.runtime.sessions import SystemSessions
+from orchestrator.runtime.wakeups import Wakeups
+from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
+from orchestrator.stage_engine.engine import StageEngine
+from orchestrator.stage_engine.situation import Configs, Tools
+from orchestrator.trackers.local import LocalTracker
+from orchestrator.transition_lease import Ownership
+from orchestrator.workspace.clone import Clone
+from orchestrator.workspace.worktree import Workspaces
+
+DRIVER_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Everything that comes from outside the process; tests hand in their own."""
+
+    environ: Mapping[str, str]
+    clock: Clock = field(default_factory=SystemClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    processes: Processes = field(default_factory=SystemProcesses)
+    waypoints: Waypoints = field(default_factory=NoWaypoints)
+
+
+class LocalPlaces:
+    """Repositories at local forges, opened when first asked for."""
+
+    def __init__(self, database: Database, folders: Folders, git: Git, outside: Outside) -> None:
+        self._database = database
+        self._folders = folders
+        self._git = git
+        self._outside = outside
+        self._lock = Lock()
+        self._open: dict[str, Place] = {}
+
+    def of(self, repo: str) -> Place:
+        """The place of a registered repository."""
+        with self._lock:
+            if repo not in self._open:
+                with self._database.read() as tx:
+                    known = repositories.get(tx, repo)
+                self._open[repo] = self._opened(known)
+            return self._open[repo]
+
+    def _opened(self, known: repositories.Repository) -> Place:
+        clock, entropy = self._outside.clock, self._outside.entropy
+        path = Path(known.location)
+        branch = (path / "HEAD").read_text(encoding="utf-8").strip().removeprefix("ref: refs/heads/")
+        forge = LocalForge(self._git, path, known.name, branch, clock=clock, entropy=entropy)
+        root = self._folders.home / "repos" / known.name
+        clone = Clone(self._git, root / "clone.git", forge.fetch_url(), branch, clock=clock, entropy=entropy)
+        return Place(known.name, forge, clone.open_or_create(), Workspaces(clone, root, clock))
+
+
+class App:
+    """One installation, put together. Nothing runs until :class:`orchestrator.main.Service` starts it."""
+
+    def __init__(self, settings: Settings, outside: Outside, database: Database, redactor: Redactor) -> None:
+        self.settings = settings
+        self.outside = outside
+        self.environ = outside.environ
+        self.clock, self.entropy, self.processes = outside.clock, outside.entropy, outside.processes
+        self.database = database
+        self.redactor = redactor
+        self.folders = Folders(settings.home)
+        self.telemetry = Telemetry()
+        self.wakeups = Wakeups()
+        self.boot_id = BootId(outside.entropy.uuid())
+        self.git = Git(outside.processes)
+        self.http = SystemHttp()
+        self.places = LocalPlaces(database, self.folders, self.git, outside)
+        self.configs = Configs(self.places)
+        self.store = LocalImageStore(self.folders.images)
+        self.deployer = CommandDeployer(
+            self.folders.deploys,
+            processes=self.processes,
+            sessions=SystemSessions(),
+            clock=self.clock,
+            environ=self.environ,
+        )
+        self.health = HealthWatch(
+            http=self.http,
+            processes=self.processes,
+            clock=self.clock,
+            environ=self.folders.environ(self.environ),
+        )
+        self.ownership = Ownership(
+            database,
+            boot_id=self.boot_id,
+            processes=self.processes,
+            clock=self.clock,
+            liveness=FinalizerLiveness(),
+            process_ttl_s=settings.process_ttl_s,
+            enabled=settings.transition_lease_enabled,
+        )
+        self.tracker = LocalTracker(settings.home, self.clock, redactor)
+        self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
+
+    @cached_property
+    def engine(self) -> StageEngine:
+        """The stage engine over the ledger of effects."""
+        tools = Tools(
+            database=self.database,
+            ownership=self.ownership,
+            ledger=Ledger(self.database, self._effects(), waypoints=self.outside.waypoints),
+            places=self.places,
+            configs=self.configs,
+            clock=self.clock,
+            entropy=self.entropy,
+            waypoints=self.outside.waypoints,
+            secrets=tuple(secret.reveal() for secret in self.settings.secrets()),
+            wake=self.wakeups.tasks,
+            stop_job=self.wakeups.stop,
+        )
+        return StageEngine(tools, self.deployer, self.store)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Agents."""
+        return Launcher(
+            self.database,
+            self.places,
+            Runs(self.processes, self.clock, self.entropy),
+            AGENTS,
+            self.folders,
+            clock=self.clock,
+            entropy=self.entropy,
+            environ=self.environ,
+            language=self.settings.language,
+            run_orphan_ttl_s=self.settings.run_orphan_ttl_s,
+        )
+
+    @cached_property
+    def monitor(self) -> Monitor:
+        """Finalises runs."""
+        return Monitor(self.engine)
+
+    @cached_property
+    def driver(self) -> TaskDriver:
+        """Looks at tasks."""
+        return TaskDriver(
+            self.engine,
+            threads=DRIVER_THREADS,
+            clock=self.clock,
+            entropy=self.entropy,
+            wakeups=self.wakeups,
+        )
+
+    @cached_property
+    def worker(self) -> QueueWorker:
+        """Runs jobs."""
+        checks = CheckRunner(
+            self.database,
+            self.places,
+            self.folders,
+            self.deployer,
+            self.health,
+            processes=self.processes,
+            clock=self.clock,
+            entropy=self.entropy,
+            environ=self.environ,
+        )
+        return QueueWorker(
+            self.database,
+            self.engine,
+            self.launcher,
+            self.monitor,
+            checks,
+            self.configs,
+            boot_id=self.boot_id,
+            max_agents=self.settings.max_agents,
+            max_checks=self.settings.max_checks,
+            interval_s=self.settings.queue_interval_s,
+            wakeups=self.wakeups,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """What an earlier life left behind."""
+        return Recovery(
+            self.database,
+            self.launcher,
+            self.monitor,
+            self.worker,
+            self.driver,
+            boot_id=self.boot_id,
+            process_ttl_s=self.settings.process_ttl_s,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def reaper(self) -> JobReaper:
+        """Ends what is dead, unfinished or hung."""
+        return JobReaper(
+            self.database,
+            self.launcher,
+            self.monitor,
+            self.worker,
+            boot_id=self.boot_id,
+            processes=self.processes,
+            clock=self.clock,
+            interval_s=self.settings.reaper_interval_s,
+            process_ttl_s=self.settings.process_ttl_s,
+            finalize_grace_s=self.settings.reaper_finalize_grace_s,
+            max_running_s=self.settings.reaper_max_running_s,
+            wakeups=self.wakeups,
+        )
+
+    @cached_property
+    def reconciler(self) -> Reconciler:
+        """The net under lost wake-ups."""
+        return Reconciler(
+            self.database,
+            self.driver,
+            clock=self.clock,
+            interval_s=self.settings.reconciler_interval_s,
+            in_doubt_alert_s=self.settings.in_doubt_alert_s,
+        )
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        """Sends messages."""
+        return Outbox(
+            self.database,
+            self.tracker,
+            self.notifier,
+            base_url=self.settings.base_url,
+            interval_s=self.settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def cleaner(self) -> Cleaner:
+        """Tidies up after ended tasks."""
+        return Cleaner(self.database, self.places, interval_s=self.settings.reconciler_interval_s)
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        """The pulse."""
+        return Heartbeat(self.database, boot_id=self.boot_id, interval_s=self.settings.heartbeat_interval_s)
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The operator's desk."""
+        return Operations(
+            self.database,
+            self.ownership,
+            self.configs,
+            entropy=self.entropy,
+            wake=self._wake,
+            extra=self._daemon_blocks,
+        )
+
+    def register_process(self, role: str) -> None:
+        """Enter this life of this process, before it acquires anything."""
+        switches = f"transition_lease={'on' if self.settings.transition_lease_enabled else 'off'}"
+        with self.database.write() as tx:
+            leases.register_process(tx, self.boot_id, "", self.processes.own(), role, switches)
+
+    def register_repository(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:
+        """Make a repository's local forge from a checkout (which is not touched) and register it.
+
+        :raises ConfigError: ``source`` is no git repository with a commit.
+        :raises RequestRefused: the name or the prefix is taken by another repository.
+        """
+        with self.database.read() as tx:
+            taken = {known.name: known for known in repositories.all_repositories(tx)}
+        if name in taken:
+            return taken[RepoName(name)]
+        if any(known.prefix == prefix for known in taken.values()):
+            raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
+        path = self.folders.home / "forges" / f"{name}.git"
+        create_local_forge(
+            self.git, path, RepoName(name), source=source, clock=self.clock, entropy=self.entropy
+        )
+        new = repositories.Repository(RepoName(name), "local", str(path), prefix)
+        with self.database.write() as tx:
+            if not repositories.add(tx, new):
+                raise ConfigError(f"The repository {name!r} was registered by somebody else meanwhile.")
+        return new
+
+    def _effects(self) -> dict[EffectName, Effect]:
+        kinds: tuple[Effect, ...] = (
+            PushEffect(self.places),
+            OpenPrEffect(self.places),
+            MergeEffect(self.places, self._candidates),
+            ImageEffect(
+                self.places, self.store, ImageBuilder(processes=self.processes), self.folders, self.environ
+            ),
+            DeployEffect(EffectName.DEPLOY_INIT, self.deployer),
+            DeployEffect(EffectName.DEPLOY_UNDO, self.deployer),
+        )
+        return {kind.name: kind for kind in kinds}
+
+    def _candidates(self, task_id: TaskId) -> list[Candidate]:
+        with self.database.read() as tx:
+            return evidence.candidates(tx, task_id)
+
+    def _wake(self, ids: Iterable[TaskId]) -> None:
+        self.wakeups.tasks(ids)
+        self.wakeups.everything()
+
+    def _daemon_blocks(self) -> dict[str, object]:
+        return {"queue_worker": self.worker.snapshot(), "driver": self.driver.snapshot()}
+
+
+@contextmanager
+def open_app(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    role: str,
+    outside: Outside | None = None,
+) -> Iterator[App]:
+    """Own the state folder for the length of the block: lock, migrate, register this process.
+
+    :raises StateInUse: another process owns it.
+    :raises SchemaError: it belongs to a newer version.
+    :raises DatabaseError: it cannot be read or written.
+    """
+    outside = outside or Outside(environ)
+    redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
+    make_private_folder(settings.home)
+    path = settings.database_path
+    with own_file(path, role=role):
+        init_db(path, clock=outside.clock, entropy=outside.entropy)
+        database = SqliteDatabase(path, clock=outside.clock, waypoints=outside.waypoints)
+        try:
+            app = App(settings, outside, database, redactor)
+            app.register_process(role)
+            try:
+                yield app
+            finally:
+                with database.write() as tx:
+                    if not any(row.owner_boot_id == app.boot_id for row in leases.all_rows(tx)):
+                        leases.forget_process(tx, app.boot_id)
+        finally:
+            database.close()
+
+
+@contextmanager
+def open_readonly(settings: Settings, environ: Mapping[str, str]) -> Iterator[App]:
+    """Look at a state folder that somebody else may own; writing is refused.
+
+    :raises DatabaseError: there is no database yet, or it cannot be read.
+    """
+    outside = Outside(environ)
+    redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
+    database = SqliteDatabase(settings.database_path, clock=outside.clock, readonly=True)
+    try:
+        yield App(settings, outside, database, redactor)
+    finally:
+        database.close()

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.gate import Finding
 from orchestrator.domain.ids import RepoName, Sha, WorkItem
 from orchestrator.domain.stage import Role, Stage
-from orchestrator.runtime.durable_file import read_json, write_durably
+from orchestrator.runtime.files import read_bounded, replace_durably
 
 BRIEF_FILE = "brief.json"
+MAX_BRIEF = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,17 @@ def write_brief_file(brief: Brief, run_dir: Path) -> Path:
     """
     place = run_dir / BRIEF_FILE
     data = {**asdict(brief), "documents_dir": brief.folder}
-    write_durably(place, json.dumps(data, ensure_ascii=False, indent=1).encode(errors="replace"))
+    replace_durably(place, json.dumps(data, ensure_ascii=False, indent=1).encode(errors="replace"))
     return place
 
 
 def read_brief(path: Path) -> Brief | None:
     """A brief that was written with :func:`write_brief_file`; None where it cannot be read."""
-    data = read_json(path)
-    if data is None:
+    try:
+        data = json.loads(read_bounded(path, MAX_BRIEF))
+    except (OSError, OutsideError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
         return None
     try:
         return Brief(

@@ -5,12 +5,16 @@ the last quarter at least is always there. ``close`` joins them with a line that
 full disk stops the log, not the run. Secrets are replaced by their names before anything is written.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from orchestrator.runtime.files import PRIVATE_FILE
+
 SHORTEST_SECRET = 6  # a shorter value would blank out ordinary words
 COPY_BYTES = 1024 * 1024
+SUFFIXES = (".tail-a", ".tail-b")
 
 
 class KeptLog:
@@ -23,12 +27,10 @@ class KeptLog:
             for name, value in sorted(secrets.items(), key=lambda item: -len(item[1]))
             if len(value) >= SHORTEST_SECRET
         ]
-        self._tails = [path.with_suffix(".tail-a"), path.with_suffix(".tail-b")]
-        self._current = 0
+        self._tails: list[IO[bytes]] = []  # the older first
         self._tail_used = 0
         self._skipped = 0
         self._written = 0
-        self._tail: IO[bytes] | None = None
         self._head: IO[bytes] | None = None
         self.failed: str | None = None  # why nothing more is kept
         self._guard(self._open)
@@ -54,15 +56,13 @@ class KeptLog:
     def close(self) -> None:
         """Join head and tail."""
         self._guard(self._join)
-        for stream in (self._head, self._tail):
+        for stream in (self._head, *self._tails):
             if stream is not None:
                 self._guard(stream.close)
-        for tail in self._tails:
-            tail.unlink(missing_ok=True)
+        self._guard(self._remove_tails)
 
     def _open(self) -> None:
-        self._path.touch(mode=0o600)
-        self._head = self._path.open("ab", buffering=0)
+        self._head = _create(self._path)
 
     def _keep(self, data: bytes) -> None:
         if self._head is None:
@@ -77,31 +77,36 @@ class KeptLog:
         if len(data) > self._tail_size:
             self._skipped += len(data) - self._tail_size
             data = data[-self._tail_size :]
-        if self._tail is None or self._tail_used + len(data) > self._tail_size:
+        if not self._tails or self._tail_used + len(data) > self._tail_size:
             self._turn()
-        if self._tail is not None:
-            self._tail_used += _write(self._tail, data)
+        self._tail_used += _write(self._tails[-1], data)
 
     def _turn(self) -> None:
-        """Begin the other tail file anew; what it held is left out from now on."""
-        if self._tail is not None:
-            self._tail.close()
-            self._current = 1 - self._current
-        place = self._tails[self._current]
-        self._skipped += place.stat().st_size if place.exists() else 0
-        place.touch(mode=0o600)
-        self._tail, self._tail_used = place.open("wb", buffering=0), 0
+        """Go on in the older of two tail files; what it held is left out from now on."""
+        self._tail_used = 0
+        if len(self._tails) < len(SUFFIXES):
+            self._tails.append(_create(self._path.with_suffix(SUFFIXES[len(self._tails)])))
+            return
+        oldest = self._tails.pop(0)
+        self._skipped += oldest.seek(0, os.SEEK_END)
+        oldest.seek(0)
+        oldest.truncate()
+        self._tails.append(oldest)
 
     def _join(self) -> None:
-        if self._tail is None or self._head is None:
+        if not self._tails or self._head is None:
             return
         if self._skipped:
             _write(self._head, f"\n[... {self._skipped} bytes left out ...]\n".encode())
-        for place in (self._tails[1 - self._current], self._tails[self._current]):
-            if place.exists():
-                with place.open("rb") as source:
-                    while part := source.read(COPY_BYTES):
-                        _write(self._head, part)
+        for tail in self._tails:
+            left = tail.seek(0, os.SEEK_END)
+            tail.seek(0)
+            while left > 0 and (part := tail.read(min(left, COPY_BYTES))):
+                left -= _write(self._head, part)
+
+    def _remove_tails(self) -> None:
+        for suffix in SUFFIXES:
+            self._path.with_suffix(suffix).unlink(missing_ok=True)
 
     def _guard(self, act: Callable[[], object]) -> None:
         """Run a step; the first failure ends the log and is kept for the run's warnings."""
@@ -111,6 +116,12 @@ class KeptLog:
             self.failed = (
                 self.failed or f"The agent's output could not be kept any further: {error.strerror}."
             )
+
+
+def _create(path: Path) -> IO[bytes]:
+    """An empty private file; never through a link that an agent has put there."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, PRIVATE_FILE), "r+b", buffering=0)
 
 
 def _write(stream: IO[bytes], data: bytes) -> int:

@@ -16,7 +16,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from orchestrator.agents.brief import Brief, write_brief_file
 from orchestrator.agents.document_forms import BAD, COMMITTED_BY_AGENT, GOOD, Form, expected, front_matter
 from orchestrator.domain.errors import ConfigError
-from orchestrator.runtime.durable_file import write_durably
+from orchestrator.runtime.files import replace_durably
 
 PROMPT_FILE = "prompt.md"
 LANGUAGES = ("en", "ru")
@@ -42,7 +42,7 @@ def write_brief(brief: Brief, run_dir: Path, template: str | None = None) -> Bri
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     prompt = render_prompt(brief, template)
     brief_file = write_brief_file(brief, run_dir)
-    write_durably(run_dir / PROMPT_FILE, prompt.encode(errors="replace"))
+    replace_durably(run_dir / PROMPT_FILE, prompt.encode(errors="replace"))
     return BriefFiles(brief_file, run_dir / PROMPT_FILE)
 
 

@@ -15,18 +15,21 @@ from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.agents.agent import Launch, Limits, Session
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.job import RunOutcome, RunResult, Usage
-from orchestrator.runtime.durable_file import (
-    PRIVATE_DIR,
+from orchestrator.runtime.files import (
     PRIVATE_FILE,
-    publish,
-    read_json,
-    write_durably,
-    write_json,
+    PRIVATE_FOLDER,
+    publish_exclusive,
+    read_bounded,
+    replace_durably,
+    sync_folder,
 )
 from orchestrator.runtime.process import ProcessIdentity
 
 MARKER = "ORCH_RUN_ID"  # in the environment of the agent and of everything it starts
+MAX_RECORD = 4 * 1024 * 1024
+RESERVE_BYTES = 64 * 1024
 MAX_SUMMARY = 4000
 MAX_WARNINGS = 20
 MAX_WARNING = 500
@@ -105,8 +108,8 @@ class RunFolder:
     def create(self) -> None:
         """Make the folder and the agent's private places; existing ones stay."""
         for folder in (self.path, self.home, self.tmp):
-            folder.mkdir(mode=PRIVATE_DIR, parents=True, exist_ok=True)
-            folder.chmod(PRIVATE_DIR)
+            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            folder.chmod(PRIVATE_FOLDER)
 
     def write_launch(self, run_id: str, launch: Launch, limits: Limits) -> LaunchRecord:
         """Store how to start, without secrets."""
@@ -123,23 +126,23 @@ class RunFolder:
             launch.warnings,
             limits,
         )
-        write_json(self.launch_file, _plain(asdict(record)))
+        replace_durably(self.launch_file, _bytes(asdict(record)))
         return record
 
     def launch(self) -> LaunchRecord | None:
         """The stored launch; None where there is none that can be read."""
-        data = read_json(self.launch_file)
+        data = _read(self.launch_file)
         return _launch_record(data) if data is not None else None
 
     def claim(self, record: StartedRecord) -> bool:
         """Create ``STARTED``; True iff this call did it, and with it the right to decide (law 8)."""
         identity = asdict(record.identity) if record.identity else None
         data = {"by": record.by.value, "at": record.at, "host": record.host, "identity": identity}
-        return publish(self.started_file, _bytes(data))
+        return publish_exclusive(self.started_file, _bytes(data))
 
     def started(self) -> StartedRecord | None:
         """Who started it, or revoked it first."""
-        data = read_json(self.started_file)
+        data = _read(self.started_file)
         if data is None:
             return None
         by = Starter.REVOKER if data.get("by") == Starter.REVOKER else Starter.CHILD
@@ -147,11 +150,11 @@ class RunFolder:
 
     def write_spawned(self, identity: ProcessIdentity) -> None:
         """Note which process was started as supervisor, before it could say so itself."""
-        write_json(self.spawned_file, {"identity": asdict(identity)})
+        replace_durably(self.spawned_file, _bytes({"identity": asdict(identity)}))
 
     def spawned(self) -> ProcessIdentity | None:
         """The process that was started as supervisor."""
-        data = read_json(self.spawned_file)
+        data = _read(self.spawned_file)
         return _identity(data.get("identity")) if data else None
 
     def beat(self, at: str) -> None:
@@ -195,15 +198,24 @@ class RunFolder:
             }
         )
         if first:
-            publish(self.exit_file, data)
+            publish_exclusive(self.exit_file, data)
         else:
-            write_durably(
-                self.exit_file, data, aside=self.exit_reserve if self.exit_reserve.exists() else None
-            )
+            self._write_exit(data)
+
+    def reserve_exit(self) -> None:
+        """Take the room for the exit record now: it must fit in, however full the disk gets.
+
+        :raises OSError: there is no room.
+        """
+        handle = os.open(self.exit_reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            os.posix_fallocate(handle, 0, RESERVE_BYTES)
+        finally:
+            os.close(handle)
 
     def result(self) -> RunResult | None:
         """The stored result."""
-        data = read_json(self.exit_file)
+        data = _read(self.exit_file)
         if data is None:
             return None
         code, warnings, retry = data.get("exit_code"), data.get("warnings"), data.get("retry_after_s")
@@ -220,7 +232,7 @@ class RunFolder:
 
     def session_usage(self) -> Usage:
         """What the whole conversation had used when the run ended."""
-        data = read_json(self.exit_file)
+        data = _read(self.exit_file)
         return _usage(data.get("session_usage")) if data else Usage()
 
     def write_progress(self, progress: Progress) -> None:
@@ -231,7 +243,7 @@ class RunFolder:
 
     def progress(self) -> Progress | None:
         """The last progress that was written."""
-        data = read_json(self.progress_file)
+        data = _read(self.progress_file)
         if data is None:
             return None
         return Progress(
@@ -242,6 +254,16 @@ class RunFolder:
             text=_text(data, "text"),
             log_bytes=_number(data, "log_bytes"),
         )
+
+    def _write_exit(self, data: bytes) -> None:
+        """Into the reserved room, which then gets the record's name."""
+        handle = os.open(self.exit_reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        with os.fdopen(handle, "wb", buffering=0) as target:
+            target.write(data)
+            target.truncate(len(data))
+            os.fsync(target.fileno())
+        os.replace(self.exit_reserve, self.exit_file)
+        sync_folder(self.path)
 
 
 def _launch_record(data: Mapping[str, object]) -> LaunchRecord | None:
@@ -302,13 +324,17 @@ def _usage(data: object) -> Usage:
     )
 
 
+def _read(path: Path) -> dict[str, object] | None:
+    """The JSON object in a file of ours; None where there is none, or an agent has put something else there."""
+    try:
+        value = json.loads(read_bounded(path, MAX_RECORD))
+    except (OSError, OutsideError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def _bytes(data: Mapping[str, object]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, indent=1).encode(errors="replace")
-
-
-def _plain(value: object) -> dict[str, object]:
-    plain = json.loads(json.dumps(value, default=str))
-    return plain if isinstance(plain, dict) else {}
+    return json.dumps(data, ensure_ascii=False, indent=1, default=str).encode(errors="replace")
 
 
 def _text(data: Mapping[str, object], key: str) -> str:

@@ -23,8 +23,8 @@ from orchestrator.agents.run_folder import LaunchRecord, Progress, RunFolder, St
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.job import RunOutcome, RunResult, Usage
 from orchestrator.runtime.clock import Clock, parse_stamp, stamp
-from orchestrator.runtime.durable_file import PRIVATE_FILE, write_durably
 from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.files import PRIVATE_FILE, replace_durably
 from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
 from orchestrator.runtime.supervisor import sweep
 
@@ -93,9 +93,8 @@ class Runs:
         identity = self._supervisor(folder)
         started = folder.started()
         if started is not None and started.by is Starter.REVOKER:
-            return RunResult(
-                RunOutcome.NOT_STARTED, None, Usage(), "The run was called off before it started."
-            )
+            called_off = "The run was called off before it started."
+            return folder.result() or RunResult(RunOutcome.NOT_STARTED, None, Usage(), called_off)
         if identity is None:
             return folder.result()  # not spawned, or not noted: only revoke() can settle that
         alive = self._processes.liveness(identity)
@@ -108,7 +107,7 @@ class Runs:
     ) -> RunResult | None:
         """Block until the run has ended, keeping it adopted; None when ``stop`` was set first (the run goes on)."""
         folder, shown = RunFolder(handle.run_dir), ""
-        touched = self._clock.boottime()
+        touched, interval = self._clock.boottime(), self._touch_interval(folder)
         while True:
             result = self.result(handle.run_dir)
             if result is not None:
@@ -117,7 +116,7 @@ class Runs:
             if on_progress is not None and progress is not None and progress.at != shown:
                 shown = progress.at
                 on_progress(progress)
-            if self._clock.boottime() - touched >= self._touch_interval(folder):
+            if self._clock.boottime() - touched >= interval:
                 touched = self._clock.boottime()
                 self.touch(handle)
             if self._clock.wait(stop, POLL_SECONDS):
@@ -127,7 +126,7 @@ class Runs:
         """Ask the supervisor to end the run; ``result`` tells when it has. ``reason`` is shown to people."""
         folder = RunFolder(handle.run_dir)
         with suppress(OSError):  # a full disk: the signal alone must do, without the words
-            write_durably(folder.stop_file, reason.encode())
+            replace_durably(folder.stop_file, reason.encode())
         identity = self._supervisor(folder) or handle.supervisor
         if identity is not None:
             self._processes.signal_group(identity, signal.SIGTERM)
@@ -170,7 +169,9 @@ class Runs:
         if started is None:
             if not self.revoke(folder.path):
                 return None  # another one started after all
-            return RunResult(RunOutcome.NOT_STARTED, None, Usage(), self._last_lines(folder))
+            result = RunResult(RunOutcome.NOT_STARTED, None, Usage(), self._last_lines(folder))
+            folder.write_result(result, first=True)
+            return folder.result() or result
         launch = folder.launch()
         left = sweep(launch.marker) if launch is not None else ()
         if left:

@@ -24,7 +24,6 @@ from orchestrator.agents.run_folder import LaunchRecord, Progress, RunFolder, St
 from orchestrator.agents.watch import Counter, Watched, judge
 from orchestrator.domain.job import RunOutcome, RunResult, Usage
 from orchestrator.runtime.clock import Clock, SystemClock, stamp
-from orchestrator.runtime.durable_file import reserve
 from orchestrator.runtime.process import Processes, SystemProcesses
 from orchestrator.runtime.supervisor import Chunk, Source, SupervisedProgram, become_subreaper, sweep
 
@@ -311,7 +310,7 @@ def supervise(path: Path, processes: Processes, clock: Clock, environ: Mapping[s
     signal.signal(signal.SIGINT, on_signal)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     become_subreaper()
-    reserve(folder.exit_reserve)  # the exit record must fit in, however full the disk gets
+    folder.reserve_exit()
     started = StartedRecord(Starter.CHILD, stamp(clock.utc()), os.uname().nodename, processes.own())
     if not folder.claim(started):
         folder.exit_reserve.unlink(missing_ok=True)

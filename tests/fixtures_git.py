@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
@@ -78,7 +78,7 @@ class House:
         """M for a head, built and ready to be prepared."""
         base = main or self.main
         nonce = f"nonce-{task}-{sequence}"
-        message = candidate_message(f"ORCH-{task}", "Change it", nonce, "installation", sequence)
+        message = candidate_message(WorkItem(f"ORCH-{task}"), "Change it", nonce, "installation", sequence)
         built = build_candidate(self.clone, main=base, head=head, message=message)
         assert isinstance(built, CandidateBuilt)
         return Candidate(

@@ -145,6 +145,13 @@ class LocalForge:
         elif known is None:
             self._refs.change(RefChange(kept, None, candidate.sha), RefChange(name, wanted, wanted))
 
+    def prepared(self, candidate: Candidate) -> bool:
+        """Whether M is kept here and the task's fence stands at it, or has been moved on from it."""
+        with self._asking():
+            kept = self._refs.read(f"{CANDIDATES}{int(candidate.task_id)}/{int(candidate.round)}")
+            _, fence = self._fence(candidate)
+        return kept == candidate.sha and fence is not None and fence.prepared(candidate)
+
     def merge(self, candidate: Candidate, pr_number: int | None) -> None:
         """Move main to M: only from M's first parent, only while the candidate's fence stands (law 5).
 
@@ -163,10 +170,10 @@ class LocalForge:
         """The one of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor."""
         with self._asking():
             main = self._refs.read(HEADS + self.default_branch)
-            if main is None:
-                return None
+            if main is None and candidates:
+                raise GitError(f"There is no branch {self.default_branch}.", hint="Was it removed by hand?")
             for candidate in candidates:
-                if self.contains(main, candidate.sha) or self._shows_nonce(main, candidate):
+                if main and (self.contains(main, candidate.sha) or self._shows_nonce(main, candidate)):
                     return candidate
         return None
 

@@ -16,7 +16,7 @@ from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import make_private_folder
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.git_refs import RefChange, References
-from orchestrator.runtime.git_transfer import transfer
+from orchestrator.runtime.git_transfer import sweep, transfer
 
 # People may push to it as to any other; what the orchestrator keeps under refs/orch is neither shown nor writable.
 CONFIG = (
@@ -46,6 +46,7 @@ def create_local_forge(
     :raises OutsideError: git or the disk failed.
     """
     if (path / "HEAD").is_file():
+        sweep(path, clock)
         return LocalForge(git, path, repo, default_branch or _head(path), clock=clock, entropy=entropy)
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} is in the way: it is no bare git repository.", hint="Move it away.")

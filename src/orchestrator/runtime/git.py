@@ -40,7 +40,7 @@ _SETTINGS = (
     "core.protectHFS=true",
     "core.protectNTFS=true",
     "core.quotePath=true",
-    "core.fsync=committed",  # loose objects and refs too: a stored intent must not outlive what it names
+    "core.fsync=committed,pack-metadata,reference",  # a stored intent must not outlive the objects it names
     "core.fsyncMethod=fsync",
     "core.filesRefLockTimeout=0",  # who holds a lock is judged by us, see git_refs
     "core.packedRefsTimeout=0",
@@ -96,6 +96,7 @@ class Git:
         """Run one command to its end. ``timeout`` in seconds.
 
         ``env`` adds variables such as ``GIT_INDEX_FILE``; ``settings`` adds ``key=value`` that win over all others;
+        they show in the process list: a secret goes through ``env``, as GIT_ASKPASS or GIT_CONFIG_KEY_n;
         ``protocols`` are the transports the command may use (none by default); ``pass_fds`` stay open in git, so
         that a lock held through them is held for as long as git lives; ``output`` takes stdout and stderr together,
         for output that is too large to be kept in memory.

@@ -10,8 +10,8 @@ On failure: :class:`RefsRefused` where a value was another one, ``AuthorityUnrea
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from orchestrator.domain.errors import AuthorityUnreachable, GitError
 from orchestrator.domain.ids import Sha
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.files import sync_folder
 from orchestrator.runtime.folder_lock import locked
 from orchestrator.runtime.git import Git, git_error
 from orchestrator.runtime.process import Completed
@@ -63,9 +64,15 @@ class References:
     def read(self, ref: str) -> Sha | None:
         """What a full reference name points at; None where there is none.
 
-        :raises GitError: the repository cannot be read.
+        :raises GitError: the repository or the reference cannot be read: a damaged one is not an absent one.
         """
-        return self.under(ref).get(ref)
+        value = self.under(ref).get(ref)
+        if value is None and (self._dir / ref).is_file():
+            raise GitError(
+                f"The reference {ref} of {self._dir} is damaged.",
+                hint="Look at the file; `git fsck` tells more.",
+            )
+        return value
 
     def under(self, prefix: str) -> Mapping[str, Sha]:
         """All references equal to or below ``prefix`` with their values.
@@ -91,6 +98,7 @@ class References:
         if done.returncode != 0:
             error = git_error("git update-ref", done)
             raise RefsRefused(error.message, stderr=error.stderr, returncode=error.returncode)
+        self._sync(covered)
 
     def writing(
         self,
@@ -163,6 +171,12 @@ class References:
             note.write_text("".join(f"{ref} {new}\n" for ref, new in covered.items()), encoding="utf-8")
             yield handle  # not in a `finally`: a killed git's note is what accounts for its locks
             note.unlink(missing_ok=True)
+
+    def _sync(self, refs: Iterable[str]) -> None:
+        """Make the moved names durable, before anybody relies on them: git syncs files but not their folders."""
+        for folder in {(self._dir / ref).parent for ref in refs}:
+            with suppress(FileNotFoundError):  # removed together with the last reference in it
+                sync_folder(folder)
 
     def _locks(self) -> Iterator[Path]:
         for name in ("HEAD.lock", "packed-refs.lock", "packed-refs.new", "shallow.lock"):

@@ -22,7 +22,7 @@ from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import make_private_folder, replace_durably
 from orchestrator.runtime.git import Git, git_error
 from orchestrator.runtime.git_refs import ANY, RefChange, References, RefsRefused
-from orchestrator.runtime.git_transfer import transfer
+from orchestrator.runtime.git_transfer import sweep, transfer
 from orchestrator.workspace.checkout import checked_out
 from orchestrator.workspace.commits import encode_path
 from orchestrator.workspace.history import History
@@ -81,6 +81,7 @@ class Clone(History):
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         self.before_use()
+        sweep(self.path, self.clock)
         return self
 
     def fetch(self) -> None:

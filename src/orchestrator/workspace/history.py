@@ -131,10 +131,7 @@ class History:
             if done.returncode != 0:
                 raise GitError("git diff-tree failed.", returncode=done.returncode)
             if patch.tell() > limit:
-                raise GitError(
-                    f"The change is too large to be looked through: {patch.tell()} bytes, at most {limit}.",
-                    hint="Split it, or keep generated files out of it.",
-                )
+                raise _too_large(patch.tell(), limit)
             patch.seek(0)
             yield from parse_added(iter(patch), changes)
 
@@ -173,13 +170,24 @@ class History:
         done = self._git(["rev-list", "--max-count=1", sha, "--not", start, "--all"], check=False)
         return done.returncode == 0 and not done.stdout.strip()
 
-    def size(self, blob: Sha) -> int:
-        """The size of an object in bytes."""
-        return int(self._run(["cat-file", "-s", blob]))
+    def sizes(self, blobs: Iterable[Sha]) -> list[int]:
+        """The sizes of objects in bytes, in the order asked for.
+
+        :raises GitError: one of them is not here.
+        """
+        asked = "".join(f"{blob}\n" for blob in blobs).encode("ascii")
+        if not asked:
+            return []
+        told = (
+            self._run(["cat-file", "--batch-check=%(objectsize)"], input=asked).decode("ascii").splitlines()
+        )
+        if not all(size.isdecimal() for size in told):
+            raise GitError("An object of the change is missing.")
+        return [int(size) for size in told]
 
     def link_target(self, blob: Sha) -> str:
         """Where a symbolic link leads, given its blob; cut where no file system would accept it."""
-        if self.size(blob) > LINK_LIMIT:
+        if self.sizes([blob]) > [LINK_LIMIT]:
             return "/"
         return self._run(["cat-file", "blob", blob]).decode("utf-8", "replace")
 
@@ -221,6 +229,13 @@ class History:
                 head, _, path = record.partition(b"\t")
                 mode, _kind, blob, size = head.decode("ascii").split()
                 yield Entry(decode_path(path), mode, Sha(blob), int(size) if size.isdecimal() else 0)
+
+
+def _too_large(size: int, limit: int) -> GitError:
+    return GitError(
+        f"The change is too large to be looked through: {size} bytes, at most {limit}.",
+        hint="Split it, or keep generated files out of it.",
+    )
 
 
 def _batch(raw: bytes) -> Iterator[CommitInfo]:

@@ -238,15 +238,20 @@ class Workspaces:
 
 def objections(clone: Clone, expected: Sha, head: Sha) -> Iterator[Finding]:
     """What is committed between the two but cannot be delivered."""
-    for change in clone.changes(expected, head):
+    changes = clone.changes(expected, head)
+    files = [change for change in changes if change.mode in REGULAR]
+    sizes = dict(zip(files, clone.sizes(change.blob for change in files), strict=True))
+    for change in changes:
         if change.mode == SUBMODULE and change.old_mode != SUBMODULE:
             yield Finding("is a repository of its own; only files can be delivered.", change.path)
         elif change.mode == SYMLINK:
             target = clone.link_target(change.blob)
             if _leads_out(change.path, target):
                 yield Finding(f"is a link that leads out of the repository: {target[:200]}", change.path)
-        elif change.mode in REGULAR and (size := clone.size(change.blob)) > HUGE_BYTES:
-            yield Finding(f"has {size} bytes; files above {HUGE_BYTES} are not accepted.", change.path)
+        elif sizes.get(change, 0) > HUGE_BYTES:
+            yield Finding(
+                f"has {sizes[change]} bytes; files above {HUGE_BYTES} are not accepted.", change.path
+            )
 
 
 def _on_branch(state: AgentState, branch: str, head: Sha) -> bool:

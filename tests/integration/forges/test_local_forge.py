@@ -322,6 +322,21 @@ def test_a_damaged_forge_is_unreachable(house: House, candidate: Candidate) -> N
         house.forge.landed([candidate])
 
 
+def test_a_damaged_or_missing_main_is_unknown_not_unmerged(house: House, candidate: Candidate) -> None:
+    main = house.forge.path / "refs/heads/main"
+    value = main.read_text()
+    main.write_text("")
+    with pytest.raises(AuthorityUnreachable, match="damaged"):
+        house.forge.tip("main")
+    with pytest.raises(AuthorityUnreachable, match="damaged"):
+        house.forge.landed([candidate])
+    main.unlink()
+    with pytest.raises(AuthorityUnreachable, match="no branch main"):
+        house.forge.landed([candidate])
+    main.write_text(value)
+    assert house.forge.landed([candidate]) is None
+
+
 def test_an_outsider_neither_sees_nor_moves_what_is_ours(house: House, candidate: Candidate) -> None:
     assert "refs/orch" not in house.person.git("ls-remote", str(house.forge.path))
     house.person.git("push", "-q", str(house.forge.path), "HEAD:refs/orch/fence/1", check=False)

@@ -1,5 +1,6 @@
 """The clone's questions and its plumbing, on real repositories."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,10 @@ def test_a_difference_beyond_the_limit_is_an_error_not_a_pass(house: House) -> N
     head = house.clone.commit_files(house.main, {"big": b"x\n" * 2000}, "x")
     with pytest.raises(GitError, match="too large"):
         list(house.clone.diff_added_lines(house.main, head, 1000))
+    grown = house.clone.commit_files(head, {"big": b"y\n" * 2000}, "x")
+    with pytest.raises(GitError, match="too large"):
+        list(house.clone.diff_added_lines(head, grown, 1000))
+    assert len(list(house.clone.diff_added_lines(head, grown, 20_000))) == 2000
 
 
 def test_only_regular_files_are_read(house: House) -> None:
@@ -230,3 +235,12 @@ def test_an_unreachable_forge_is_told(house: House) -> None:
     house.forge.path.rename(house.root / "gone")
     with pytest.raises(GitError, match="git fetch failed"):
         house.clone.fetch()
+
+
+def test_what_killed_processes_left_aside_is_swept_when_old(house: House) -> None:
+    old, new = house.clone.path / "incoming-old", house.clone.path / "index-new"
+    old.mkdir()
+    new.mkdir()
+    os.utime(old, (1, 1))
+    house.clone.open_or_create()
+    assert (old.exists(), new.exists()) == (False, True)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import structlog
 
-from orchestrator.domain.errors import OrchestratorError
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
@@ -68,16 +68,20 @@ class Loop:
         """Whether it runs and what its last pass did."""
         return {"alive": self._thread.is_alive(), "interval_s": self._daemon.interval_s, "last": self._last}
 
+    @never_raises(None, log)
+    def _pass(self) -> dict[str, int]:
+        """A fault in one pass never ends the duty (law 9)."""
+        return self._daemon.run_once()
+
     def _run(self) -> None:
         faults = 0
         while not self._stopping.is_set():
             self._wake.clear()
-            try:
-                self._last = self._daemon.run_once()
-                faults = 0
-            except OrchestratorError as error:
+            done = self._pass()
+            if done is None:
                 faults += 1
                 self._telemetry.count(Metric.DAEMON_FAULTS, self._daemon.name)
-                log.warning("daemon pass failed", daemon=self._daemon.name, faults=faults, reason=str(error))
+            else:
+                faults, self._last = 0, done
             pause = self._daemon.interval_s if not faults else min(2.0**faults, MAX_BACKOFF_S)
             self._clock.wait(self._wake, self._entropy.jitter(pause))

@@ -14,7 +14,7 @@ import structlog
 from orchestrator.check_runner import CheckRunner, Interrupted
 from orchestrator.db import events, evidence, jobs, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import ConfigError, DatabaseError, OrchestratorError, OutsideError
+from orchestrator.domain.errors import ConfigError, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.job import Job, JobStatus
@@ -22,6 +22,7 @@ from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Task
 from orchestrator.launcher import Flight, Launcher
 from orchestrator.monitor import Monitor
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.runtime.wakeups import Wakeups
 from orchestrator.stage_engine.engine import StageEngine
@@ -149,22 +150,24 @@ class QueueWorker:
             self._stop_one(job.task_id, stop, reason)
 
         self._wakeups.register_stop(job.task_id, end)
-        try:
-            work(stop)
-        except DatabaseError as error:
-            log.error(
-                "job's end could not be stored", job=job.id, reason=str(error)
-            )  # the reaper's second tier
-        except OrchestratorError as error:  # a fault in one task never stops the queue (law 9)
-            log.error("job failed inside", job=job.id, reason=str(error))
-            self._engine.finish_job(job, JobStatus.FAILED, error=str(error))
-            self._engine.advance_stage(job.task_id, Actor.MONITOR)
-        finally:
-            self._wakeups.forget_stop(job.task_id, end)
-            with self._lock:
-                self._underway.pop(job.id, None)
-            self._wakeups.everything()
-            self._wakeups.tasks([job.task_id])
+        if not self._safely(work, stop):
+            self._fail(job)
+        self._wakeups.forget_stop(job.task_id, end)
+        with self._lock:
+            self._underway.pop(job.id, None)
+        self._wakeups.everything()
+        self._wakeups.tasks([job.task_id])
+
+    @never_raises(False, log)
+    def _safely(self, work: Callable[[threading.Event], None], stop: threading.Event) -> bool:
+        """A fault in one job, even one of ours, never stops the queue (law 9)."""
+        work(stop)
+        return True
+
+    @never_raises(None, log)
+    def _fail(self, job: Job) -> None:
+        """End a job that broke; where even that cannot be stored, the reaper's second tier does it later."""
+        self._engine.finish_job(job, JobStatus.FAILED, error="it failed inside the orchestrator; see its log")
 
     def _work(self, job: Job, task: Task, stop: threading.Event) -> None:
         try:

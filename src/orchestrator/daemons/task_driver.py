@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import structlog
 
-from orchestrator.domain.errors import OrchestratorError
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.wakeups import Wakeups
@@ -105,14 +105,14 @@ class TaskDriver:
             return None, None
 
     def _look(self, task_id: TaskId) -> None:
-        outcome = Outcome.RETRY
-        try:
-            outcome = self._engine.advance_stage(task_id, Actor.RECONCILER)
-        except OrchestratorError as error:  # a fault in one task never stops the queue (law 9)
-            log.error("task cannot be advanced", task_id=task_id, reason=str(error))
-        finally:
-            self._wakeups.everything()
-            self._rest(task_id, outcome)
+        outcome = self._advance(task_id)
+        self._wakeups.everything()
+        self._rest(task_id, outcome)
+
+    @never_raises(Outcome.RETRY, log)
+    def _advance(self, task_id: TaskId) -> Outcome:
+        """A fault in one task, even one of ours, never stops the queue (law 9)."""
+        return self._engine.advance_stage(task_id, Actor.RECONCILER)
 
     def _rest(self, task_id: TaskId, outcome: Outcome) -> None:
         with self._lock:

@@ -34,7 +34,6 @@ def enqueue(
         round=round or task.round,
         kind=job.kind,
         max_attempts=job.max_attempts,
-        priority=0,
         subject=job.subject,
         brief=job.brief,
         not_before=None,

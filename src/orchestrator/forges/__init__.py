@@ -1,1 +1,1 @@
-"""Where code, pull requests and the main branch live. Those above import the Protocol; adapters are named in wiring only."""
+"""Where code, pull requests and main live. Those above import the Protocol; adapters are named in wiring only."""

@@ -70,7 +70,10 @@ class Forge(Protocol):
         ...
 
     def prepared(self, candidate: Candidate) -> bool:
-        """Whether :meth:`prepare_merge` has taken place for this candidate (its fence stands, or has been moved on)."""
+        """Whether :meth:`prepare_merge` has taken place for this candidate (its fence stands, or has been moved on).
+
+        :raises AuthorityUnreachable: the forge cannot be asked.
+        """
         ...
 
     def merge(self, candidate: Candidate, pr_number: int | None) -> None:
@@ -85,7 +88,7 @@ class Forge(Protocol):
         ...
 
     def revoke_merge(self, candidate: Candidate, token: str) -> None:
-        """Make every merge call ever sent for this candidate impossible; ``token`` is newer than all of them. Safe to repeat.
+        """Make every merge call ever sent for this candidate impossible; ``token`` is newer than all. Safe to repeat.
 
         :raises OutsideError: could not be done; nothing may be concluded.
         """

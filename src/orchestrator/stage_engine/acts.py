@@ -90,9 +90,7 @@ class Acts:
                 leases.check(tx, at.lease)
                 plan = self._plans[step.name](tx, at, tip)
                 plan.judged["step"] = step.name
-                intent = effects.intend(
-                    tx, at.lease, plan.name, plan.key, at.task.round, token=plan.token, judged=plan.judged
-                )
+                intent = self._intend(tx, at, plan)
         except NotYet as why:
             return self._wait(at, str(why))
         self._tools.waypoints.reach(f"{intent.name.value}.intended", task=at.task.id, epoch=at.lease.epoch)
@@ -126,9 +124,7 @@ class Acts:
             intent = None
             if undoable and config is not None and config.undo is not None and started is not None:
                 plan = self._undo(tx, at, config, config.undo, started)
-                intent = effects.intend(
-                    tx, at.lease, plan.name, plan.key, at.task.round, token=plan.token, judged=plan.judged
-                )
+                intent = self._intend(tx, at, plan)
             else:
                 slots.give_to_freeze(tx, at.task.repo, at.task.id)
         if intent is not None:
@@ -356,6 +352,18 @@ class Acts:
             "coverage": measured_percent(check),
         }
         return Plan(EffectName.MERGE_PR, candidate.sha, candidate.fence, carried)
+
+    def _intend(self, tx: Tx, at: Situation, plan: Plan) -> Intent:
+        round = at.task.round
+        known = effects.find(tx, at.task.id, plan.name, plan.key, round)
+        if known is not None:
+            return known
+        intent = effects.intend(
+            tx, at.lease, plan.name, plan.key, round, token=plan.token, judged=plan.judged
+        )
+        data: dict[str, object] = {"effect": plan.name, "key": plan.key, "sequence": intent.sequence}
+        _event(tx, EventType.EFFECT_INTENDED, at, data)
+        return intent
 
     # --- small steps --------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 -- name: enqueue
 INSERT INTO jobs (task_id, stage, round, kind, max_attempts, priority, subject, brief, not_before, created_at)
-VALUES (:task_id, :stage, :round, :kind, :max_attempts, :priority, :subject, :brief, :not_before, utc_now())
+VALUES (:task_id, :stage, :round, :kind, :max_attempts,
+        (SELECT priority FROM tasks WHERE id = :task_id), :subject, :brief, :not_before, utc_now())
 RETURNING id;
 
 -- name: claim_next_job

@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS tasks (
                       'deploy-staging', 'deploy', 'done', 'cancelled')),
     round        INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
     track        TEXT CHECK (track IN ('full', 'fast')),
+    priority     INTEGER NOT NULL DEFAULT 0,
     hold         TEXT CHECK (hold IN ('escalated', 'blocked', 'person', 'slot', 'frozen')),
     hold_reason  TEXT,
     hold_since   TEXT,

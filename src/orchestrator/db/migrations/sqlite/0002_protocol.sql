@@ -192,10 +192,9 @@ CREATE TRIGGER IF NOT EXISTS stage_never_back_after_merge BEFORE UPDATE OF stage
 WHEN NEW.stage NOT IN ('deploy', 'done') AND EXISTS
      (SELECT 1 FROM effects WHERE task_id = NEW.id AND name = 'merge_pr' AND state = 'applied')
 BEGIN SELECT RAISE(ABORT, 'merge_pr is applied: the task goes forward'); END;
-CREATE TRIGGER IF NOT EXISTS stage_not_terminal_while_unsettled BEFORE UPDATE OF stage ON tasks
-WHEN NEW.stage IN ('done', 'cancelled') AND EXISTS
-     (SELECT 1 FROM effects WHERE task_id = NEW.id AND state IN ('intended', 'revoking', 'in_doubt'))
-BEGIN SELECT RAISE(ABORT, 'an effect is unsettled: no terminal stage'); END;
+CREATE TRIGGER IF NOT EXISTS stage_waits_for_effects BEFORE UPDATE OF stage ON tasks
+WHEN EXISTS (SELECT 1 FROM effects WHERE task_id = NEW.id AND state IN ('intended', 'revoking', 'in_doubt'))
+BEGIN SELECT RAISE(ABORT, 'an effect is unsettled: the stage stays'); END;
 CREATE TRIGGER IF NOT EXISTS stage_frees_its_slots BEFORE UPDATE OF stage ON tasks
 WHEN NEW.stage IN ('development', 'testing', 'cancelled', 'done') AND EXISTS
      (SELECT 1 FROM slots WHERE task_id = NEW.id)

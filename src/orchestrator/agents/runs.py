@@ -19,7 +19,8 @@ from shutil import copytree, ignore_patterns
 
 import orchestrator
 from orchestrator.agents.agent import Launch, Limits, Session
-from orchestrator.agents.run_folder import LaunchRecord, Progress, RunFolder, StartedRecord, Starter
+from orchestrator.agents.run_folder import RunFolder
+from orchestrator.agents.run_records import LaunchRecord, Progress, StartedRecord, Starter
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.job import RunOutcome, RunResult, Usage
 from orchestrator.runtime.clock import Clock, parse_stamp, stamp

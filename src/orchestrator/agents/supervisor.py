@@ -20,7 +20,8 @@ from orchestrator.agents.adapters import AGENTS
 from orchestrator.agents.agent import Agent, Delta, RunEnd, Stop, StopReason, Text
 from orchestrator.agents.environment import secret_values
 from orchestrator.agents.kept_log import KeptLog
-from orchestrator.agents.run_folder import LaunchRecord, Progress, RunFolder, StartedRecord, Starter
+from orchestrator.agents.run_folder import RunFolder
+from orchestrator.agents.run_records import LaunchRecord, Progress, StartedRecord, Starter
 from orchestrator.agents.watch import Counter, Watched, judge
 from orchestrator.domain.job import RunOutcome, RunResult, Usage
 from orchestrator.runtime.clock import Clock, SystemClock, stamp

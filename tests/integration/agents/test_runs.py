@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.agent import Launch, Limits
-from orchestrator.agents.run_folder import Progress, RunFolder, StartedRecord, Starter
+from orchestrator.agents.run_folder import RunFolder
+from orchestrator.agents.run_records import Progress, StartedRecord, Starter
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.job import RunOutcome
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses

@@ -253,6 +253,20 @@ def test_forged_exit_record_is_not_believed(bench: Bench) -> None:
     assert (result.outcome, result.exit_code) == (RunOutcome.CRASHED, 3)
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        'rm -rf -- "$HOME/.."',
+        'ln -sf /etc/passwd "$HOME/../.exit.reserve"',
+        'rm "$HOME/../launch.json" "$HOME/../adopted"',
+        'mkdir "$HOME/../progress.part" "$HOME/../heartbeat"',
+    ],
+)
+def test_agent_that_harms_its_run_folder_is_reported_all_the_same(bench: Bench, harm: str) -> None:
+    result = bench.wait(bench.start("sh", "-c", f"{harm}; sleep 1.2; exit 3"))
+    assert (result.outcome, result.exit_code) == (RunOutcome.CRASHED, 3)
+
+
 def test_log_that_cannot_grow_does_not_end_the_run(bench: Bench) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # as a full disk would, for the supervisor too

@@ -104,10 +104,18 @@ class StageEngine:
         return True
 
     def requeue_job(
-        self, job: Job, *, error: str, brief: str, delay_s: float = 0.0, free: bool = False
+        self,
+        job: Job,
+        *,
+        error: str,
+        brief: str,
+        delay_s: float = 0.0,
+        free: bool = False,
+        run: EndedRun | None = None,
     ) -> bool:
         """Give a job back to the queue for another attempt; ``free`` costs none. False where it is no longer ours."""
         with self._tools.database.write() as tx:
+            _keep_run(tx, job, run)
             boot_id = self._tools.ownership.boot_id
             if not jobs.requeue(tx, job, boot_id, error=error, brief=brief, delay_s=delay_s, free=free):
                 return False

@@ -1,0 +1,198 @@
+"""The HTTP API: reading is one snapshot, acting stores a decision for the engine (DESIGN §8).
+
+What must hold: ids are looked up in the database and never joined to paths; every error is a problem document; making
+the application starts nothing. Handlers are plain functions and run in threads: the core has one colour.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Query, Request
+from starlette.responses import PlainTextResponse, Response
+
+import orchestrator
+from orchestrator.db.repositories import Repository
+from orchestrator.domain.ids import WorkItem
+from orchestrator.domain.task import Ticket
+from orchestrator.observability.telemetry import Telemetry
+from orchestrator.operations import Operations, Receipt
+from orchestrator.web import bodies, metrics, views
+from orchestrator.web.guard import Door, Guard
+from orchestrator.web.problems import answer_errors
+
+PAGE_LIMIT = 500
+PAGE = 100
+
+Register = Callable[[Path, str, str], Repository]
+"""Registers a checkout on this machine: its path, the repository's name, the prefix of its work items."""
+
+_Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT)]
+_Id = Annotated[int, Query(ge=0, le=2**62)]
+
+
+class Json(Response):
+    """JSON that people can read; text that is no Unicode cannot break it."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The content, once more through ``plain``."""
+        text = json.dumps(views.plain(content), ensure_ascii=False, allow_nan=False, indent=1)
+        return text.encode("utf-8", "replace")
+
+
+def create_api(
+    operations: Operations,
+    *,
+    token: str | None,
+    ready: Callable[[], bool],
+    telemetry: Telemetry | None = None,
+    hosts: frozenset[str] | None = None,
+    local_token: str | None = None,
+    register: Register | None = None,
+    open_paths: frozenset[str] = frozenset(),
+) -> FastAPI:
+    """The application: its routes behind its door.
+
+    ``ready`` says whether work can be done; ``hosts`` are the names of this service (None: any); see
+    :class:`~orchestrator.web.guard.Door` for the tokens. ``open_paths`` are what other rooms add without a token.
+    """
+    door = Door(token or None, local_token or None, hosts)
+    door = Door(door.token, door.local_token, hosts, door.open_paths | open_paths)
+    api = FastAPI(
+        title="orchestrator",
+        version=orchestrator.__version__,
+        docs_url=None,  # the usual page takes its scripts from other people's servers
+        redoc_url=None,
+        default_response_class=Json,
+    )
+    api.state.door = door
+    api.add_middleware(Guard, door=door)
+    answer_errors(api)
+    _health(api, ready)
+    _reading(api, operations)
+    _acting(api, operations)
+    _metrics(api, operations, telemetry or Telemetry())
+    if register is not None:
+        _registering(api, register)
+    return api
+
+
+def _health(api: FastAPI, ready: Callable[[], bool]) -> None:
+    @api.get("/healthz", tags=["health"])
+    def healthz() -> Json:
+        """The process answers."""
+        return Json({"status": "ok", "version": orchestrator.__version__})
+
+    @api.get("/readyz", tags=["health"])
+    def readyz() -> Json:
+        """It can work: recovered, migrated, not on its way out."""
+        fit = ready()
+        return Json({"status": "ready" if fit else "not ready"}, 200 if fit else 503)
+
+
+def _reading(api: FastAPI, operations: Operations) -> None:
+    @api.get("/queue", tags=["reading"])
+    def queue() -> Json:
+        """Jobs, holds, gates, ownership, daemons (FR-6)."""
+        return Json(operations.queue())
+
+    @api.get("/repositories", tags=["reading"])
+    def repositories() -> Json:
+        """What this installation delivers."""
+        return Json({"repositories": operations.repositories()})
+
+    @api.get("/tasks", tags=["reading"])
+    def tasks(before: _Id = 2**62, limit: _Limit = PAGE, open: bool = False) -> Json:
+        """Tasks, newest first and a page at a time; with ``open`` those that have not ended, oldest first."""
+        found = operations.tasks(before=before, limit=limit, open_only=open)
+        return Json(views.task_page(found, limit, newest_first=not open))
+
+    @api.get("/tasks/{work_item}", tags=["reading"])
+    def task(work_item: str) -> Json:
+        """The whole story of a task."""
+        return Json(views.story(operations.story(work_item)))
+
+    @api.get("/tasks/{work_item}/events", tags=["reading"])
+    def events(work_item: str, after: _Id = 0) -> Json:
+        """A task's events behind ``after``, in order, a page at a time."""
+        return Json(views.event_page(operations.story(work_item, events_after=after).events, after))
+
+    @api.get("/tasks/{work_item}/why", tags=["reading"])
+    def why(work_item: str) -> Json:
+        """Who owns it, what it waits for, since when, what happens next."""
+        return Json(views.why(operations.why(work_item)))
+
+    @api.get("/tasks/{work_item}/signals/{signal_id}", tags=["reading"])
+    def signal(work_item: str, signal_id: int) -> Json:
+        """What came of a decision; ``outcome`` is null while it waits."""
+        given = Receipt(min(signal_id, 2**62), operations.task(work_item), "")
+        return Json({"signal_id": signal_id, "outcome": operations.outcome(given)})
+
+
+def _acting(api: FastAPI, operations: Operations) -> None:
+    @api.post("/tasks", status_code=201, tags=["acting"])
+    def file(filed: Annotated[bodies.TicketBody, Depends(bodies.reader(bodies.TicketBody))]) -> Json:
+        """File a ticket; an open task of the same ``external_id`` is returned instead of a second one."""
+        ticket = Ticket(
+            title=filed.title,
+            body=filed.body,
+            labels=tuple(filed.labels),
+            external_id=filed.external_id,
+            depends_on=tuple(WorkItem(item) for item in filed.depends_on),
+        )
+        task = operations.add_task(filed.repo, ticket, priority=filed.priority)
+        return Json(views.task_row(task), 201, {"location": f"/tasks/{task.work_item}"})
+
+    decision = Annotated[bodies.DecisionBody, Depends(bodies.reader(bodies.DecisionBody))]
+
+    @api.post("/tasks/{work_item}/approve", status_code=202, tags=["acting"])
+    def approve(work_item: str, said: decision) -> Json:
+        """Give the approval that the task waits for."""
+        return _accepted(operations.approve(work_item, person=said.person, reason=said.reason))
+
+    @api.post("/tasks/{work_item}/reject", status_code=202, tags=["acting"])
+    def reject(work_item: str, said: decision) -> Json:
+        """Refuse what the task asks approval for."""
+        return _accepted(operations.reject(work_item, person=said.person, reason=said.reason))
+
+    @api.post("/tasks/{work_item}/retry", status_code=202, tags=["acting"])
+    def retry(work_item: str, said: decision) -> Json:
+        """Let an escalated or blocked task go on."""
+        return _accepted(operations.retry(work_item, person=said.person, reason=said.reason))
+
+    @api.post("/tasks/{work_item}/cancel", status_code=202, tags=["acting"])
+    def cancel(work_item: str, said: decision) -> Json:
+        """Ask for a task to be cancelled."""
+        return _accepted(operations.cancel(work_item, person=said.person, reason=said.reason))
+
+    @api.post("/serial-gate/unfreeze", tags=["acting"])
+    def unfreeze(repo: str, said: decision) -> Json:
+        """Lift a repository's freeze."""
+        return Json(
+            {"repo": repo, "lifted": operations.unfreeze(repo, person=said.person, reason=said.reason)}
+        )
+
+
+def _metrics(api: FastAPI, operations: Operations, telemetry: Telemetry) -> None:
+    @api.get("/metrics", tags=["reading"])
+    def metrics_(request: Request) -> Response:
+        """Counters and gauges, as JSON or as Prometheus text."""
+        if metrics.wants_prometheus(request.headers.get("accept", "")):
+            text = metrics.as_prometheus(operations, telemetry)
+            return PlainTextResponse(text, media_type=metrics.PROMETHEUS)
+        return Json(metrics.as_json(operations, telemetry))
+
+
+def _registering(api: FastAPI, register: Register) -> None:
+    @api.post("/repositories", status_code=201, tags=["acting"])
+    def add(wanted: Annotated[bodies.RepositoryBody, Depends(bodies.reader(bodies.RepositoryBody))]) -> Json:
+        """Register a checkout on this machine."""
+        return Json(register(Path(wanted.path), wanted.name, wanted.prefix), 201)
+
+
+def _accepted(receipt: Receipt) -> Json:
+    """The engine will apply or refuse it: ``GET …/signals/{signal_id}`` tells."""
+    return Json(views.receipt(receipt), 202)

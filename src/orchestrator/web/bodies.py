@@ -1,0 +1,112 @@
+"""Request bodies: JSON of a known shape, read as hostile data.
+
+Deep nesting, huge numbers, NaN, broken UTF-8 and lone surrogates are bad input (400), never a crash.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.operations import BODY_LIMIT, LABEL_LIMIT, TITLE_LIMIT
+from orchestrator.web.problems import BadInput, complaint
+
+DEPTH_LIMIT = 32  # our own bodies have two levels
+
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Body(BaseModel):
+    """Unknown names are refused: a misspelt one would silently do nothing."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class TicketBody(_Body):
+    """``POST /tasks``."""
+
+    repo: _Name
+    title: Annotated[str, Field(min_length=1, max_length=TITLE_LIMIT, pattern=r"\S")]
+    body: Annotated[str, Field(max_length=BODY_LIMIT)] = ""
+    labels: Annotated[list[_Name], Field(max_length=LABEL_LIMIT)] = []
+    depends_on: Annotated[list[_Name], Field(max_length=100)] = []
+    external_id: _Name | None = None
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+
+
+class DecisionBody(_Body):
+    """A person's decision."""
+
+    person: _Name = "api"
+    reason: Annotated[str, Field(max_length=2000)] = ""
+
+
+class RepositoryBody(_Body):
+    """``POST /repositories``: a checkout on this machine."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+    name: _Name
+    prefix: _Name
+
+
+_B = TypeVar("_B", bound=BaseModel)
+
+
+def reader(kind: type[_B]) -> Callable[[Request], Awaitable[_B]]:
+    """Reads a request's body as a record of ``kind``; an empty one has all defaults.
+
+    What it gives raises :class:`BadInput` where the body is no JSON, too deep, or not of that shape.
+    """
+
+    async def read(request: Request) -> _B:
+        raw = await request.body()  # bounded by the guard
+        declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if raw and declared != "application/json":
+            raise BadInput("The body is not declared as JSON.", hint="Send `Content-Type: application/json`.")
+        try:
+            return kind.model_validate(parse(raw) if raw else {})
+        except ValidationError as error:
+            raise BadInput(complaint(error.errors()), hint="Nothing was changed.") from error
+
+    return read
+
+
+def parse(raw: bytes) -> object:
+    """JSON as data.
+
+    :raises BadInput: it is none, or too deep.
+    """
+    try:
+        text = raw.decode("utf-8")
+        if _depth(text) > DEPTH_LIMIT:
+            raise BadInput(f"The JSON is nested more than {DEPTH_LIMIT} levels deep.")
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("The body is no JSON.", hint="Nothing was changed.") from error
+
+
+def _depth(text: str) -> int:
+    """How deep brackets outside of strings go, at most."""
+    if text.count("[") + text.count("{") <= DEPTH_LIMIT:
+        return 0
+    deepest = depth = 0
+    quoted = escaped = False
+    for c in text:
+        if escaped:
+            escaped = False
+        elif quoted:
+            escaped, quoted = c == "\\", c != '"'
+        elif c == '"':
+            quoted = True
+        elif c in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif c in "]}":
+            depth -= 1
+    return deepest
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,84 @@
+"""Values as JSON data: what the API answers and what the command line prints with ``--json``.
+
+The names are a published contract: added, never changed. Text stays as it was stored; whoever shows it escapes it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.domain.event import Event
+from orchestrator.domain.task import Task
+from orchestrator.operations import Receipt, TaskStory, Why
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Plain = dict[str, object]
+
+
+def plain(value: object) -> object:
+    """Records, enumerations, paths and bytes turned into what JSON knows; bytes are read as UTF-8."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Path):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _record(value)
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return value
+    return [plain(item) for item in value]
+
+
+def task_row(task: Task) -> Plain:
+    """A task as a line of a list: without its text, which may be large."""
+    row = _record(task)
+    del row["body"]
+    return row
+
+
+def task_page(tasks: list[Task], limit: int, *, newest_first: bool) -> Plain:
+    """A page of tasks; ``next_before`` asks for the one after it, None where there is none."""
+    more = newest_first and len(tasks) == limit
+    return {"tasks": [task_row(task) for task in tasks], "next_before": tasks[-1].id if more else None}
+
+
+def event_page(events: Iterable[Event], after: int) -> Plain:
+    """Events in order; ``next_after`` asks for what comes later, now or in a while."""
+    rows = [_record(event) for event in events]
+    return {"events": rows, "next_after": rows[-1]["id"] if rows else after}
+
+
+def story(of: TaskStory) -> Plain:
+    """Everything about one task."""
+    told = _record(of)
+    told["runs"] = [{"kind": kind.value, **_record(run)} for kind, run in of.runs]
+    told["spent"] = {**_record(of.spent), "total_tokens": of.spent.total_tokens}
+    return told
+
+
+def why(answer: Why) -> Plain:
+    """Why a task stands where it stands, as fields and as one line."""
+    return {**_record(answer), "line": answer.line()}
+
+
+def receipt(of: Receipt, outcome: str | None = None) -> Plain:
+    """A stored decision; ``outcome`` is None until the engine has applied or refused it."""
+    return {
+        "task": of.task.work_item,
+        "signal": of.kind,
+        "signal_id": of.inbox_id,
+        "stage": of.task.stage.value,
+        "round": of.task.round,
+        "outcome": outcome,
+    }
+
+
+def _record(of: "DataclassInstance") -> Plain:
+    return {field.name: plain(getattr(of, field.name)) for field in fields(of)}

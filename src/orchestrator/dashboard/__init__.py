@@ -1,0 +1,1 @@
+"""The board: plain pages rendered on the server. Importing it starts nothing."""

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from orchestrator.demo.sample_repository import Sample
 from orchestrator.demo.services import ask
+from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.job import AgentRun, JobKind, Usage
 from orchestrator.operations import TaskStory
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import Http
 
 Echo = Callable[[str], None]
+ONCE = {EffectName.MERGE_PR: 1, EffectName.RATCHET: 1, EffectName.DEPLOY_INIT: 2}  # staging, production
+HINT = {EffectName.DEPLOY_INIT: " (staging and production)"}
 RULE = "-" * 96
 SHA = 12
 
@@ -64,18 +67,35 @@ def prove_delivery(
             first_parents.count(tested) == 1,
             f"{story.task.work_item}: tested {tested[:SHA]}, once on main's first-parent line",
         )
+        for name, times in ONCE.items():
+            count = sum(e.name is name and e.state is EffectState.APPLIED for e in story.effects)
+            proof.claim(
+                count == times,
+                f"{story.task.work_item}: {name} took place {_times(count)}" + HINT.get(name, ""),
+            )
     for environment in (sample.staging, sample.production):
         answer = ask(environment, http)
         shown = " ".join(answer.text.split())[:140]
         proof.claim(answer.sha == main, f"{environment.name}: GET {answer.url} -> {shown}")
 
 
-def show_coverage(proof: Proof, *, first: float | None, before: float | None, after: float | None) -> None:
-    """The ratchet: what the first commit measured, the baseline before, and the one now."""
+def show_coverage(
+    proof: Proof,
+    stories: Sequence[TaskStory],
+    *,
+    first: float | None,
+    before: float | None,
+    after: float | None,
+) -> None:
+    """The ratchet: what the first commit measured, the baseline before, after each merge, and now."""
     proof.head("coverage")
     if first is not None:
         proof.echo(f"  the sample's first commit, measured by the demo: {first:.2f} %")
     proof.echo(f"  baseline before: {_percent(before)}")
+    for story in stories:
+        for effect in story.effects:
+            if effect.name is EffectName.RATCHET and effect.fact is not None:
+                proof.echo(f"  {story.task.work_item} measured {effect.fact.get('measured')} %")
     proof.echo(f"  baseline after:  {_percent(after)}")
     proof.claim(after is not None and after >= (first or 0.0), "the baseline did not fall")
 
@@ -118,6 +138,10 @@ def _sum(one: Usage, other: Usage) -> Usage:
         one.cache_write_tokens + other.cache_write_tokens,
         sum(costs) if costs else None,
     )
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _percent(value: float | None) -> str:

@@ -7,13 +7,15 @@ the exit code 1 and keeps the home for a look.
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import yaml
 
@@ -40,6 +42,7 @@ from orchestrator.wiring import App, open_app
 Echo = Callable[[str], None]
 
 NAME, PREFIX = "greeter", "GREET"
+LOG = "demo.log"
 POLL_SECONDS = 0.2
 CHECK_SECONDS = 60.0
 RUN_END_SECONDS = 10.0
@@ -70,9 +73,10 @@ def run_demo(
     demo = Demo(place, echo, processes, clock)
     good = False
     try:
-        with choose_agent(
-            agent, place, python=sys.executable, processes=processes, environ=environ
-        ) as choice:
+        with (
+            _polite_end(),
+            choose_agent(agent, place, python=sys.executable, processes=processes, environ=environ) as choice,
+        ):
             good = demo.run(choice)
     finally:
         demo.end(keep=keep, good=good, own_home=home is None)
@@ -101,8 +105,8 @@ class Demo:
         first = self._measure_first(sample, choice.environ)
         settings = load_settings({"ORCH_HOME": str(self.home / "state"), **SETTINGS})
         with (
-            _log_to(self.home / "demo.log", settings, self.clock),
             open_app(settings, choice.environ, role="demo") as app,
+            _log_to(self.home / LOG, settings, self.clock),
         ):
             repository = app.register_repository(sample.repository, name=NAME, prefix=PREFIX)
             before = app.operations.baseline(NAME)
@@ -120,6 +124,7 @@ class Demo:
             after = app.operations.baseline(NAME)
             show_coverage(
                 proof,
+                stories,
                 first=first,
                 before=before.percent if before else None,
                 after=after.percent if after else None,
@@ -151,7 +156,7 @@ class Demo:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _watch(self, app: App, filed: list[str], patience_s: float) -> None:
+    def _watch(self, app: App, filed: Sequence[str], patience_s: float) -> None:
         """Print what happens until every ticket has come to rest."""
         never = threading.Event()
         deadline = self.clock.boottime() + patience_s
@@ -222,7 +227,7 @@ class Demo:
         self.echo(f"{len(proof.failures)} claims do not hold (after {took:.0f} s):")
         for failure in proof.failures:
             self.echo(f"  - {failure}")
-        self.echo(f"The log is {self.home / 'demo.log'}.")
+        self.echo(f"The log is {self.home / LOG}.")
         if self.sample is not None:
             logs = ", ".join(str(log_of(e)) for e in (self.sample.staging, self.sample.production))
             self.echo(f"The services wrote to {logs}.")
@@ -236,6 +241,20 @@ def tickets() -> list[Ticket]:
     """The demo's tickets, from the package's data."""
     data = yaml.safe_load((DATA / "tickets.yaml").read_text(encoding="utf-8"))
     return [Ticket(title=entry["title"], body=entry["body"]) for entry in data]
+
+
+@contextmanager
+def _polite_end() -> Iterator[None]:
+    """SIGTERM ends the demo as an error would: what was started is ended too."""
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _make_home(home: Path | None) -> Path:

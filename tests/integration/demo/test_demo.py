@@ -1,0 +1,134 @@
+"""The demo whole: the first thing a person runs, with real git, real tests, real deploys."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.demo.agent_choice import choose_agent
+from orchestrator.demo.run import Demo, run_demo
+from orchestrator.demo.sample_repository import Environment
+from orchestrator.demo.services import ask, running, stop
+from orchestrator.domain.errors import RequestRefused
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.http import SystemHttp
+from orchestrator.runtime.process import SystemProcesses
+
+
+def places(lines: list[str]) -> dict[str, str]:
+    """The answers that the demo printed, by environment."""
+    found = {}
+    for line in lines:
+        for name in ("staging", "production"):
+            if f"{name}: GET " in line:
+                found[name] = line.split("GET ", 1)[1].split()[0]
+    return found
+
+
+def assert_delivered(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    assert "  NO   " not in text
+    assert "GREET-1 'Greet by name' is done" in text
+    assert "GREET-2 'Прощание на языке читателя' is done" in text
+    assert "<== development (round 2): The reviewer rejected the change." in text
+    assert text.count("merge_pr took place once") == 2
+    assert "baseline before: none yet" in text
+    assert "Merge GREET-2: Прощание на языке читателя" in text
+    assert "GREET-2 done: owned by nobody" in text
+
+
+def test_two_tickets_are_delivered_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    home, lines = tmp_path / "demo", []
+    clock = SystemClock()
+    began = clock.boottime()
+    assert run_demo(home=home, echo=lines.append) == 0, "\n".join(lines)
+    assert clock.boottime() - began < 90
+    assert_delivered(lines)
+    assert any("It is no AI." in line for line in lines)
+    http = SystemHttp()
+    for url in places(lines).values():
+        name = "staging" if url == places(lines)["staging"] else "production"
+        place = sample_of(home, url, name)
+        assert running(place, SystemProcesses()) is None
+        assert ask(place, http).sha is None
+    assert not left_over(home)
+
+
+@pytest.mark.timeout(240)
+def test_the_real_claude_code_delivers_them_against_the_scripted_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "nobody-may-see-this")
+    lines: list[str] = []
+    assert run_demo("claude", home=tmp_path / "demo", echo=lines.append) == 0, "\n".join(lines)
+    assert_delivered(lines)
+    assert any("talking to a scripted model on this machine" in line for line in lines)
+    assert not left_over(tmp_path / "demo")
+    kept = [path for path in (tmp_path / "demo").rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"nobody-may-see-this" in path.read_bytes()]
+
+
+def test_kept_services_go_on(tmp_path: Path) -> None:
+    home, lines = tmp_path / "demo", []
+    assert run_demo(keep=True, home=home, echo=lines.append) == 0, "\n".join(lines)
+    found = [sample_of(home, url, name) for name, url in places(lines).items()]
+    try:
+        answers = [ask(place, SystemHttp()).sha for place in found]
+        assert len(answers) == 2
+        assert answers[0] is not None
+        assert answers[0] == answers[1]
+        assert sum("goes on at" in line for line in lines) == 2
+    finally:
+        ended = [stop(place, SystemProcesses(), SystemClock()) for place in found]
+        assert all(ended)
+
+
+def test_tickets_that_are_not_done_in_time_fail_the_demo_and_end_its_agents(tmp_path: Path) -> None:
+    processes, lines = SystemProcesses(), []
+    demo = Demo(tmp_path, lines.append, processes, SystemClock())
+    with choose_agent(
+        "scripted", tmp_path, python=sys.executable, processes=processes, environ=os.environ
+    ) as choice:
+        hasty = type(choice)(choice.table, choice.environ, choice.said, choice.cost_note, patience_s=0.0)
+        assert demo.run(hasty) is False
+    demo.end(keep=False, good=False, own_home=True)
+    text = "\n".join(lines)
+    assert "gave up after 0 s" in text
+    assert "claims do not hold" in text
+    assert "GREET-1 has a tested candidate" in text
+    assert tmp_path.exists()
+    assert not left_over(tmp_path)
+
+
+def test_a_home_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(RequestRefused, match="is not empty"):
+        run_demo(home=tmp_path, echo=lambda line: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_an_unknown_agent_is_refused_with_a_guess(tmp_path: Path) -> None:
+    with pytest.raises(RequestRefused, match="claude"):
+        run_demo("cluade", home=tmp_path / "demo", echo=lambda line: None)
+
+
+def sample_of(home: Path, url: str, name: str) -> Environment:
+    return Environment(name, int(url.rsplit(":", 1)[1].split("/")[0]), home / name)
+
+
+def left_over(home: Path) -> list[str]:
+    """Processes that know the home by their arguments or their folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or entry.name == str(os.getpid()):
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+            folder = os.readlink(entry / "cwd")
+        except OSError:
+            continue
+        if str(home) in words or folder.startswith(str(home)):
+            found.append(words)
+    return found

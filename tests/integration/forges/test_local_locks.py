@@ -129,6 +129,18 @@ def test_a_strangers_lock_after_our_own_writer_was_killed(house: House, candidat
     assert lock.exists()
 
 
+def test_a_note_about_another_reference_accounts_for_nothing(house: House, candidate: Candidate) -> None:
+    """Our writer was killed over another task's fence; main's lock is a stranger's, though it is still empty."""
+    other = house.candidate(house.clone.commit_files(house.main, {"b": b"1"}, "B"), task=2)
+    with pytest.raises(GitError):
+        forge_with(house, KilledAfterPrepare()).revoke_merge(other, "newer")
+    lock = house.forge.path / "refs/heads/main.lock"
+    lock.write_text("")
+    with pytest.raises(AuthorityUnreachable):
+        forge_with(house, SystemProcesses(), wait_s=0.3).merge(candidate, None)
+    assert locks(house) == {"refs/heads/main.lock"}
+
+
 CHILD = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})

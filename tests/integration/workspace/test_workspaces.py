@@ -160,6 +160,20 @@ def test_nothing_is_lost_by_removing(house: House) -> None:
     assert house.workspaces.remove(ITEM).stray == ()
 
 
+def test_what_is_only_staged_is_not_lost(house: House) -> None:
+    agent = prepare(house)
+    agent.write("src/app.py", "only staged\n")
+    agent.git("add", "-A")
+    agent.write("src/app.py", "print('one')\n")
+    prepare(house)
+    assert b"only staged\n" in all_blobs(house)
+    agent.write("src/app.py", "staged again\n")
+    agent.git("add", "-A")
+    agent.write("src/app.py", "print('one')\n")
+    house.workspaces.remove(ITEM)
+    assert b"staged again\n" in all_blobs(house)
+
+
 def test_a_nested_repository_is_saved_with_its_history(house: House) -> None:
     agent = prepare(house)
     inner = Hand(agent.folder / "vendored")

@@ -4,8 +4,6 @@ Process-local, under a lock, never raises. The durable layer over it is :mod:`or
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from orchestrator.domain.ids import RunId, TaskId
@@ -45,16 +43,6 @@ class FinalizerLiveness:
         """Who has the task, None where nobody of this process does."""
         with self._lock:
             return self._entries.get(task_id)
-
-    @contextmanager
-    def hold(self, task_id: TaskId, entry: Finalizing) -> Iterator[bool]:
-        """Enter for the length of the block; yields False, and enters nothing, where another thread has the task."""
-        entered = self.begin(task_id, entry)
-        try:
-            yield entered
-        finally:
-            if entered:
-                self.end(task_id)
 
     def snapshot(self) -> dict[TaskId, Finalizing]:
         """All entries."""

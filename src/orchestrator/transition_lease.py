@@ -97,18 +97,13 @@ class Ownership:
         return proven
 
     def snapshot(self) -> dict[str, object]:
-        """What ``GET /queue`` shows of ownership: holders, defers, reclaims (FR-6)."""
-        with self._database.read() as tx:
-            holders = [
-                {
-                    "task": row.work_item or row.task_id,
-                    "owner": row.owner,
-                    "stage": row.stage,
-                    "since": row.acquired_at,
-                    "liveness": self.alive(row, self._process(tx, row)).value,
-                }
-                for row in leases.all_rows(tx)
-            ]
+        """What ``GET /queue`` shows of ownership: holders (None: not readable), defers, reclaims (FR-6)."""
+        holders: list[dict[str, object]] | None = None
+        try:
+            with self._database.read() as tx:
+                holders = [self._holder(tx, row) for row in leases.all_rows(tx)]
+        except OrchestratorError as error:
+            log.warning("leases not read", reason=str(error))
         with self._counting:
             return {
                 "enabled": self._enabled,
@@ -141,7 +136,9 @@ class Ownership:
             return lease if leases.raise_epoch(tx, lease) else None
         judged = leases.get(tx, lease.task_id)
         if judged is not None:
-            if self.alive(judged, self._process(tx, judged)) is not Liveness.DEAD:
+            # One of our own that no thread holds: giving it back had failed (the registry was entered just now).
+            ours = judged.owner_boot_id == self.boot_id
+            if not ours and self.alive(judged, self._process(tx, judged)) is not Liveness.DEAD:
                 return None
             self._note_reclaim(tx, lease, task, judged)
         return lease if leases.acquire(tx, lease, self._processes.own().pid, judged) else None
@@ -153,6 +150,15 @@ class Ownership:
         events.lesson(tx, "stale-reclaim", text, task_id=task.id)
         with self._counting:
             self._reclaims += 1
+
+    def _holder(self, tx: Tx, row: leases.LeaseRow) -> dict[str, object]:
+        return {
+            "task": row.work_item or row.task_id,
+            "owner": row.owner,
+            "stage": row.stage,
+            "since": row.acquired_at,
+            "liveness": self.alive(row, self._process(tx, row)).value,
+        }
 
     def _process(self, tx: Tx, row: leases.LeaseRow) -> leases.ProcessRow | None:
         return leases.process(tx, row.owner_boot_id, self._ttl_s) if row.owner_boot_id else None

@@ -83,12 +83,6 @@ def move(tx: Tx, lease: Lease, intent: Intent, state: EffectState, reason: str) 
         raise LostRace(f"effect {intent.effect_id} is no longer {intent.state}")
 
 
-def get(tx: Tx, effect_id: EffectId) -> Intent | None:
-    """One row."""
-    row = tx.one("effects.get", effect_id=effect_id)
-    return _intent(row) if row else None
-
-
 def find(tx: Tx, task_id: TaskId, name: EffectName, key: str, round: int) -> Intent | None:
     """One row by what makes it the same act."""
     row = tx.one("effects.find", task_id=task_id, name=name, key=key, round=round)

@@ -44,11 +44,6 @@ def of_task(tx: Tx, task_id: TaskId, *, after: int = 0, limit: int = PAGE) -> li
     return [_event(row) for row in tx.all("events.of_task", task_id=task_id, after=after, limit=limit)]
 
 
-def newest_of_task(tx: Tx, task_id: TaskId, *, limit: int = 1) -> list[Event]:
-    """The last events of a task, newest first."""
-    return [_event(row) for row in tx.all("events.newest_of_task", task_id=task_id, limit=limit)]
-
-
 def transition_happened(tx: Tx, transition_id: TransitionId) -> bool:
     """Whether the commit with this id took place: decides after a lost answer to COMMIT (law 2)."""
     return tx.one("events.by_transition", transition_id=transition_id) is not None

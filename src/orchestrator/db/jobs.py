@@ -171,12 +171,6 @@ def open_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
     return _run(row) if row else None
 
 
-def last_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
-    """The job's newest run."""
-    row = tx.one("jobs.last_run_of_job", job_id=job_id)
-    return _run(row) if row else None
-
-
 def runs_of_task(tx: Tx, task_id: TaskId) -> list[tuple[JobKind, AgentRun]]:
     """All runs of a task with the role they had, in order."""
     return [(JobKind(row["kind"]), _run(row)) for row in tx.all("jobs.runs_of_task", task_id=task_id)]

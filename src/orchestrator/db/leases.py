@@ -6,7 +6,6 @@ from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.lease import Lease
-from orchestrator.domain.stage import Stage
 from orchestrator.runtime.process import ProcessIdentity
 
 
@@ -71,6 +70,8 @@ def acquire(tx: Tx, lease: Lease, pid: int, judged: LeaseRow | None) -> bool:
         judged_owner=judged.owner if judged else None,
         judged_pid=judged.owner_pid if judged else None,
         judged_boot_id=judged.owner_boot_id if judged else None,
+        judged_run_id=judged.run_id if judged else None,
+        judged_stage=judged.stage if judged else None,
         judged_acquired_at=judged.acquired_at if judged else None,
     )
     if taken != 1:
@@ -135,11 +136,6 @@ def process(tx: Tx, boot_id: BootId, ttl_s: float) -> ProcessRow | None:
 def processes(tx: Tx, ttl_s: float) -> list[ProcessRow]:
     """All processes that have registered and not been forgotten."""
     return [_process(row) for row in tx.all("leases.processes", ttl_s=ttl_s)]
-
-
-def lease_stage(row: LeaseRow) -> Stage | None:
-    """The stage the lease was taken in, None where the row holds nonsense."""
-    return Stage(row.stage) if row.stage in set(Stage) else None
 
 
 def _lease(row: Row, work_item: str | None = None) -> LeaseRow:

@@ -4,8 +4,10 @@ Additive, idempotent, safe to interrupt: each step and its number are one transa
 refused untouched.
 """
 
+import os
 import re
 import sqlite3
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,28 +26,45 @@ def init_db(path: Path, *, clock: Clock, entropy: Entropy) -> int:
     :raises SchemaError: it was written by a newer version, or is not ours.
     :raises DatabaseError: it cannot be opened or written.
     """
-    connection = connect(path, clock)
+    steps = migrations()
+    newest = max(steps)
+    _create_private(path)
     try:
-        found = _version(connection, path)
-        steps = migrations()
-        newest = max(steps)
-        if found > newest:
-            raise SchemaError(
-                f"The database {path} has schema {found}; this version of orch knows {newest}.",
-                hint="Nothing was changed. Start the newer version, or restore a backup from before the upgrade.",
+        if path.stat().st_size:
+            _refuse_what_is_not_ours(path, clock, newest)
+        with closing(connect(path, clock)) as connection:
+            for number in sorted(steps):
+                _apply(connection, path, number, steps[number])
+            connection.execute(
+                "INSERT INTO installation (one, installation_id, created_at) VALUES (1, ?, utc_now()) "
+                "ON CONFLICT DO NOTHING",
+                (entropy.token(16),),
             )
-        for number in range(found + 1, newest + 1):
-            _apply(connection, number, steps[number])
-        connection.execute(
-            "INSERT INTO installation (one, installation_id, created_at) VALUES (1, ?, utc_now()) "
-            "ON CONFLICT DO NOTHING",
-            (entropy.token(16),),
-        )
     except sqlite3.Error as error:
         raise DatabaseError(f"The database {path} could not be brought up to date: {error}.") from error
-    finally:
-        connection.close()
     return newest
+
+
+def _create_private(path: Path) -> None:
+    """An empty file of mode 0600 where there is none: the log beside it gets the same mode from SQLite."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise DatabaseError(
+            f"The database {path} cannot be opened: {error.strerror}.",
+            hint="Check that the state folder exists and is writable.",
+        ) from error
+
+
+def _refuse_what_is_not_ours(path: Path, clock: Clock, newest: int) -> None:
+    """Looks read-only, before a connection of ours would switch the file's journal."""
+    with closing(connect(path, clock, readonly=True)) as connection:
+        found = _version(connection, path)
+    if found > newest:
+        raise SchemaError(
+            f"The database {path} has schema {found}; this version of orch knows {newest}.",
+            hint="Nothing was changed. Start the newer version, or restore a backup from before the upgrade.",
+        )
 
 
 def migrations() -> dict[int, str]:
@@ -64,9 +83,17 @@ def schema_of(connection: sqlite3.Connection) -> str:
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    try:
+        application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except sqlite3.OperationalError:
+        raise  # busy, unreadable: says nothing about whose it is
+    except sqlite3.DatabaseError as error:
+        raise SchemaError(
+            f"{path} cannot be read as a database: {error}.",
+            hint="Nothing was changed. Name another file in ORCH_DATABASE_URL, or move this one away.",
+        ) from error
     if application != APPLICATION_ID and (application or version or tables):
         raise SchemaError(
             f"{path} is a database, but not one of orch.",
@@ -75,9 +102,13 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _apply(connection: sqlite3.Connection, number: int, sql: str) -> None:
+def _apply(connection: sqlite3.Connection, path: Path, number: int, sql: str) -> None:
+    """One step and its number, in one transaction; nothing where somebody has been there before."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        if _version(connection, path) >= number:
+            connection.execute("ROLLBACK")
+            return
         for single in split_statements(sql):
             connection.execute(single)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -1,16 +1,17 @@
 """SQLite behind the seam: one writer connection with grouped commits, readers in parallel.
 
 What must hold: a ``write`` block returns only after the COMMIT of its group (``synchronous=FULL``); a block that
-raised has left nothing; if COMMIT fails, every member of the group fails. One process owns the file
+raised has left nothing; if COMMIT fails, every member of the group fails; outside a transaction no statement runs,
+so that nothing of a block survives when SQLite has given the transaction up. One process owns the file
 (:mod:`orchestrator.db.file_lock`).
 """
 
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import LifoQueue
+from queue import Empty, LifoQueue
 
 from orchestrator.db.database import Row
 from orchestrator.db.statements import statement
@@ -22,6 +23,7 @@ BUSY_TIMEOUT_S = 10.0
 MAX_GROUP = 32  # bounds how long the first of a group waits for its commit
 MAX_IDLE_READERS = 8
 STATEMENT_CACHE = 256
+NOTHING_STORED = "Nothing of this step was stored; it will be tried again."
 
 
 class SqliteTx:
@@ -44,6 +46,8 @@ class SqliteTx:
         return self._run(name, params).fetchall()
 
     def _run(self, name: str, params: dict[str, object]) -> sqlite3.Cursor:
+        if not self._connection.in_transaction:  # given up by SQLite: what follows would commit by itself
+            raise DatabaseError(f"The transaction had ended before {name}.", hint=NOTHING_STORED)
         try:
             return self._connection.execute(statement(name), params)
         except sqlite3.IntegrityError as error:
@@ -76,6 +80,7 @@ class SqliteDatabase:
         self._behind = 0  # writers that wait for their turn
         self._inside: int | None = None  # thread that has its turn
         self._group: _Group | None = None
+        self._closed = False
         self._readers: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._writer = self._connect(readonly=readonly)
         self._tx = SqliteTx(self._writer)
@@ -113,23 +118,19 @@ class SqliteDatabase:
     @contextmanager
     def read(self) -> Iterator[SqliteTx]:
         """One snapshot on a read-only connection."""
-        connection = self._readers.get_nowait() if not self._readers.empty() else self._connect(readonly=True)
+        connection = self._reader()
         try:
             connection.execute("BEGIN")
-            try:
-                yield SqliteTx(connection)
-            finally:
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            connection.close()
-            raise _database_error(error) from error
-        else:
+            yield SqliteTx(connection)
+        finally:
             self._give_back(connection)
 
     def close(self) -> None:
         """Close every connection; the last one folds the write-ahead log into the file."""
-        while not self._readers.empty():
-            self._readers.get_nowait().close()
+        self._closed = True
+        with suppress(Empty):
+            while True:
+                self._readers.get_nowait().close()
         with self._turn:
             self._writer.close()
 
@@ -150,20 +151,44 @@ class SqliteDatabase:
             return
         else:
             try:
-                self._waypoints.reach("db.before_commit", members=group.members)
-                self._sql("COMMIT")
-                self._waypoints.reach("db.after_commit", members=group.members)
-            except (sqlite3.Error, DatabaseError) as error:
-                group.error = error
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
+                self._commit(group)
+            finally:
+                self._end(group)
+            return
+        self._end(group)
+
+    def _end(self, group: _Group) -> None:
         self._group = None
         group.over.set()
 
+    def _commit(self, group: _Group) -> None:
+        committed = False
+        try:
+            self._waypoints.reach("db.before_commit", members=group.members)
+            self._writer.execute("COMMIT")
+            committed = True
+        except sqlite3.Error as error:
+            group.error = error
+        finally:
+            if not committed:
+                group.error = group.error or sqlite3.OperationalError("the commit was given up")
+                self._roll_back()
+        if committed:
+            self._waypoints.reach("db.after_commit", members=group.members)
+
     def _undo_member(self) -> None:
-        if self._writer.in_transaction:
-            self._sql("ROLLBACK TO member")
-            self._sql("RELEASE member")
+        """Undo one member; where that fails, the whole group, for half a member must never be committed."""
+        if not self._writer.in_transaction:
+            return
+        try:
+            self._writer.execute("ROLLBACK TO member")
+            self._writer.execute("RELEASE member")
+        except sqlite3.Error:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+            self._writer.rollback()
 
     def _sql(self, text: str) -> None:
         try:
@@ -171,11 +196,22 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             raise _database_error(error) from error
 
+    def _reader(self) -> sqlite3.Connection:
+        try:
+            return self._readers.get_nowait()
+        except Empty:
+            return self._connect(readonly=True)
+
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        if self._readers.qsize() < MAX_IDLE_READERS:
-            self._readers.put(connection)
-        else:
+        try:
+            connection.rollback()  # ends the snapshot; there is nothing to keep
+        except sqlite3.Error:
             connection.close()
+            return
+        if self._closed or self._readers.qsize() >= MAX_IDLE_READERS:
+            connection.close()
+        else:
+            self._readers.put(connection)
 
     def _connect(self, *, readonly: bool = False) -> sqlite3.Connection:
         return connect(self.path, self._clock, readonly=readonly)
@@ -196,6 +232,9 @@ def connect(path: Path, clock: Clock, *, readonly: bool = False) -> sqlite3.Conn
             check_same_thread=False,
             cached_statements=STATEMENT_CACHE,
         )
+    except sqlite3.Error as error:
+        raise _database_error(error, path) from error
+    try:
         connection.row_factory = sqlite3.Row
         connection.create_function("utc_now", 0, lambda: stamp(clock.utc()))
         connection.create_function("utc_after", 1, lambda seconds: stamp_after(clock, seconds))
@@ -206,6 +245,7 @@ def connect(path: Path, clock: Clock, *, readonly: bool = False) -> sqlite3.Conn
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
     except sqlite3.Error as error:
+        connection.close()
         raise _database_error(error, path) from error
     return connection
 
@@ -221,5 +261,5 @@ def _database_error(error: BaseException, path: Path | None = None) -> DatabaseE
         "SQLITE_CANTOPEN": "Check that the state folder exists and is writable.",
         "SQLITE_BUSY": "Another program holds the file; it will be tried again.",
         "SQLITE_NOTADB": "The file is no SQLite database: move it away or name another one.",
-    }.get(code, "Nothing of this step was stored; it will be tried again.")
+    }.get(code, NOTHING_STORED)
     return DatabaseError(f"The database{place} refused: {error}.", hint=hint)

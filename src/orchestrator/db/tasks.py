@@ -3,7 +3,7 @@
 import json
 
 from orchestrator.db.database import Row, Tx
-from orchestrator.domain.errors import NotFound
+from orchestrator.domain.errors import InvariantError, NotFound
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold, Task, Ticket
@@ -139,14 +139,10 @@ def tidied(tx: Tx, task_id: TaskId) -> None:
     tx.execute("tasks.tidied", task_id=task_id)
 
 
-def times_entered(tx: Tx, task_id: TaskId, stage: Stage) -> int:
-    """How often the task has come into a stage: its rounds so far."""
-    return _times(tx.one("tasks.times_entered", task_id=task_id, stage=stage))
-
-
 def times_taken(tx: Tx, task_id: TaskId, source: Stage, target: Stage) -> int:
     """How often the task has gone along an edge since a person last forgave it."""
-    return _times(tx.one("tasks.times_taken", task_id=task_id, from_stage=source, to_stage=target))
+    row = tx.one("tasks.times_taken", task_id=task_id, from_stage=source, to_stage=target)
+    return int(row["times"]) if row else 0
 
 
 def forgive(tx: Tx, task_id: TaskId) -> None:
@@ -161,27 +157,24 @@ def update_task_stage_cas(
 
     The caller's transaction has locked the epoch row first. False: lost race, nothing was written, nothing may be done.
     """
-    if tx.execute("leases.raise_epoch", task_id=task_id, epoch=epoch) != 1:
-        return False
     written = tx.execute(
         "tasks.update_stage_cas",
         task_id=task_id,
         expected_stage=expected_stage,
         new_stage=new_stage,
-        round=times_entered(tx, task_id, new_stage) + 1,
+        epoch=epoch,
     )
-    if written == 1:
-        tx.execute("tasks.edge_taken", task_id=task_id, from_stage=expected_stage, to_stage=new_stage)
-    return written == 1
+    if written != 1:
+        return False
+    if tx.execute("leases.raise_epoch", task_id=task_id, epoch=epoch) != 1:
+        raise InvariantError(f"the epoch of task {task_id} moved under its own lock")
+    tx.execute("tasks.edge_taken", task_id=task_id, from_stage=expected_stage, to_stage=new_stage)
+    return True
 
 
 def update_task_stage(tx: Tx, task_id: TaskId, new_stage: Stage) -> None:
-    """The seed's unconditional write: kept by name, used by nothing while the kill-switch is on (departure 1)."""
+    """The seed's unconditional write: kept by name, used by nothing, for it passes law 2 by."""
     tx.execute("tasks.update_stage", task_id=task_id, new_stage=new_stage)
-
-
-def _times(row: Row | None) -> int:
-    return int(row["times"]) if row else 0
 
 
 def _task(row: Row) -> Task:

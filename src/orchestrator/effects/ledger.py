@@ -6,7 +6,7 @@ effect stays unsettled and is handed to the task's next owner.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -22,13 +22,19 @@ from orchestrator.domain.effect import (
     Probe,
     Unknown,
 )
-from orchestrator.domain.errors import InvariantError, OutsideError
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.task import Task
 from orchestrator.runtime.waypoints import Waypoints
 
 log = structlog.get_logger(__name__)
+
+MOVED = {
+    EffectState.INTENDED: EventType.EFFECT_INTENDED,
+    EffectState.REVOKING: EventType.EFFECT_REVOKING,
+    EffectState.IN_DOUBT: EventType.EFFECT_IN_DOUBT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +89,7 @@ class Ledger:
     def give_up(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Proof | Open:
         """Decide durably not to act, then revoke at the authority and look once more (law 4)."""
         if intent.state is not EffectState.REVOKING:
-            with self._database.write() as tx:
-                effects.move(tx, lease, intent, EffectState.REVOKING, reason)
-                _tell(tx, EventType.EFFECT_REVOKING, lease, task, intent, {"reason": reason})
-                fresh = effects.get(tx, intent.effect_id)
-            if fresh is None:
-                raise InvariantError(f"effect {intent.effect_id} has vanished")
-            intent = fresh
+            intent = self._move(lease, task, intent, EffectState.REVOKING, reason)
         return self._revoke(lease, task, intent, reason)
 
     def settle(self, tx: Tx, lease: Lease, task: Task, proof: Proof) -> None:
@@ -103,10 +103,7 @@ class Ledger:
 
     def _act(self, lease: Lease, task: Task, effect: Effect, intent: Intent) -> Proof | Open:
         if intent.state is EffectState.IN_DOUBT:
-            with self._database.write() as tx:
-                effects.move(tx, lease, intent, EffectState.INTENDED, "the authority can be read again")
-                fresh = effects.get(tx, intent.effect_id)
-            intent = fresh or intent
+            intent = self._move(lease, task, intent, EffectState.INTENDED, "the authority can be read again")
         with self._database.read() as tx:
             leases.check(
                 tx, lease
@@ -156,11 +153,16 @@ class Ledger:
     def _doubt(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Open:
         """Hold: never guess. The state is stored once; probing again is the reconciler's."""
         if intent.state is EffectState.INTENDED:
-            with self._database.write() as tx:
-                effects.move(tx, lease, intent, EffectState.IN_DOUBT, reason)
-                _tell(tx, EventType.EFFECT_IN_DOUBT, lease, task, intent, {"reason": reason})
+            intent = self._move(lease, task, intent, EffectState.IN_DOUBT, reason)
         log.warning("effect in doubt", effect=intent.name.value, task=task.work_item, reason=reason)
         return Open(intent, reason, in_doubt=True)
+
+    def _move(self, lease: Lease, task: Task, intent: Intent, state: EffectState, reason: str) -> Intent:
+        """Another unsettled state, durably and with its event; the intent as it then stands."""
+        with self._database.write() as tx:
+            effects.move(tx, lease, intent, state, reason)
+            _tell(tx, MOVED[state], lease, task, intent, {"reason": reason})
+        return replace(intent, state=state)
 
     def _probe(self, effect: Effect, intent: Intent, which: str) -> Probe:
         self._waypoints.reach(f"{intent.name.value}.before_probe", task=intent.task_id, which=which)

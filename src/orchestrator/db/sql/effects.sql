@@ -1,17 +1,11 @@
 -- name: next_sequence
 UPDATE installation SET sequence = sequence + 1 WHERE one = 1 RETURNING sequence, installation_id;
 
--- name: installation
-SELECT * FROM installation WHERE one = 1;
-
 -- name: intend
 INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, intent_at)
 VALUES (:task_id, :name, :key, :round, 'intended', :epoch, :sequence, :token, :actor, :evidence, utc_now())
 ON CONFLICT (task_id, name, key, round) DO NOTHING
 RETURNING *;
-
--- name: get
-SELECT * FROM effects WHERE id = :effect_id;
 
 -- name: find
 SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND key = :key AND round = :round;
@@ -30,7 +24,7 @@ WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY effects.id LIMIT 10
 SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND state = 'applied' ORDER BY id DESC LIMIT 1;
 
 -- name: settle
-UPDATE effects SET state = :state, fact = :fact, reason = :reason, settled_at = utc_now()
+UPDATE effects SET state = :state, fact = :fact, reason = coalesce(nullif(:reason, ''), reason), settled_at = utc_now()
 WHERE id = :effect_id AND state IN ('intended', 'revoking', 'in_doubt');
 
 -- name: move

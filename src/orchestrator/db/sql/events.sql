@@ -5,14 +5,8 @@ VALUES (:task_id, :type, :actor, :stage, :to_stage, :round, :epoch, :transition_
 -- name: of_task
 SELECT * FROM events WHERE task_id = :task_id AND id > :after ORDER BY id LIMIT :limit;
 
--- name: newest_of_task
-SELECT * FROM events WHERE task_id = :task_id ORDER BY id DESC LIMIT :limit;
-
 -- name: by_transition
 SELECT id FROM events WHERE transition_id = :transition_id;
 
 -- name: lesson
 INSERT INTO lessons (task_id, source, kind, text, at) VALUES (:task_id, :source, :kind, :text, utc_now());
-
--- name: lessons
-SELECT * FROM lessons ORDER BY id DESC LIMIT :limit;

@@ -64,9 +64,6 @@ SELECT * FROM jobs WHERE status = 'running' AND claimed_by <> :boot_id ORDER BY 
 -- name: queued
 SELECT * FROM jobs WHERE status = 'queued' ORDER BY priority DESC, id LIMIT 1000;
 
--- name: next_due
-SELECT min(not_before) AS at FROM jobs WHERE status = 'queued' AND not_before > utc_now();
-
 -- name: of_task
 SELECT * FROM jobs WHERE task_id = :task_id ORDER BY id DESC LIMIT :limit;
 
@@ -83,9 +80,6 @@ WHERE id = :run_id AND outcome IS NULL;
 
 -- name: open_run_of_job
 SELECT * FROM agent_runs WHERE job_id = :job_id AND outcome IS NULL ORDER BY id DESC LIMIT 1;
-
--- name: last_run_of_job
-SELECT * FROM agent_runs WHERE job_id = :job_id ORDER BY id DESC LIMIT 1;
 
 -- name: runs_of_task
 SELECT agent_runs.*, jobs.kind, jobs.stage, jobs.round FROM agent_runs JOIN jobs ON jobs.id = job_id

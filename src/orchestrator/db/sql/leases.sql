@@ -1,11 +1,12 @@
 -- name: acquire
-INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, run_id, stage)
-VALUES (:task_id, :owner, :owner_pid, :owner_boot_id, :run_id, :stage)
+INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, run_id, stage, acquired_at)
+VALUES (:task_id, :owner, :owner_pid, :owner_boot_id, :run_id, :stage, datetime(utc_now()))
 ON CONFLICT (task_id) DO UPDATE
 SET owner = excluded.owner, owner_pid = excluded.owner_pid, owner_boot_id = excluded.owner_boot_id,
     run_id = excluded.run_id, stage = excluded.stage, acquired_at = excluded.acquired_at
 WHERE transition_lease.owner IS :judged_owner AND transition_lease.owner_pid IS :judged_pid
-  AND transition_lease.owner_boot_id IS :judged_boot_id AND transition_lease.acquired_at IS :judged_acquired_at;
+  AND transition_lease.owner_boot_id IS :judged_boot_id AND transition_lease.run_id IS :judged_run_id
+  AND transition_lease.stage IS :judged_stage AND transition_lease.acquired_at IS :judged_acquired_at;
 
 -- name: get
 SELECT * FROM transition_lease WHERE task_id = :task_id;

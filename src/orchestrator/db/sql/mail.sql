@@ -43,9 +43,3 @@ UPDATE outbox SET sent_at = utc_now(), error = NULL WHERE id = :outbox_id AND se
 UPDATE outbox SET attempts = attempts + 1, error = :error, not_before = utc_after(:delay_s),
                   parked_at = CASE WHEN attempts + 1 >= :max_attempts THEN utc_now() ELSE NULL END
 WHERE id = :outbox_id AND sent_at IS NULL;
-
--- name: of_task
-SELECT * FROM outbox WHERE task_id = :task_id ORDER BY id DESC LIMIT :limit;
-
--- name: unsent
-SELECT count(*) AS waiting, sum(parked_at IS NOT NULL) AS parked FROM outbox WHERE sent_at IS NULL;

@@ -39,9 +39,6 @@ DELETE FROM repo_freeze WHERE repo = :repo;
 -- name: newest_baseline
 SELECT percent, merged_sha, at FROM coverage_baseline WHERE repo = :repo ORDER BY id DESC LIMIT 1;
 
--- name: baselines
-SELECT * FROM coverage_baseline WHERE repo = :repo ORDER BY id DESC LIMIT :limit;
-
 -- name: ratchet
 INSERT INTO coverage_baseline (repo, merged_sha, percent, measured, task_id, at)
 VALUES (:repo, :merged_sha,

@@ -43,10 +43,13 @@ ORDER BY hold_since, id LIMIT 1;
 SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') ORDER BY hold_since, id LIMIT 100;
 
 -- name: update_stage_cas
-UPDATE tasks SET stage = :new_stage, round = :round, hold = NULL, hold_reason = NULL, hold_since = NULL,
+UPDATE tasks SET stage = :new_stage,
+                 round = 1 + (SELECT coalesce(sum(taken), 0) FROM task_edges WHERE task_id = :task_id AND to_stage = :new_stage),
+                 hold = NULL, hold_reason = NULL, hold_since = NULL,
                  cancelled_at = CASE WHEN :new_stage = 'cancelled' THEN utc_now() ELSE cancelled_at END,
                  updated_at = utc_now()
-WHERE id = :task_id AND stage = :expected_stage;
+WHERE id = :task_id AND stage = :expected_stage
+  AND (SELECT epoch FROM transition_epoch WHERE task_id = :task_id) = :epoch;
 
 -- name: update_stage
 UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
@@ -83,9 +86,6 @@ UPDATE tasks SET tidied_at = utc_now() WHERE id = :task_id AND tidied_at IS NULL
 -- name: edge_taken
 INSERT INTO task_edges (task_id, from_stage, to_stage, taken) VALUES (:task_id, :from_stage, :to_stage, 1)
 ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE SET taken = taken + 1;
-
--- name: times_entered
-SELECT coalesce(sum(taken), 0) AS times FROM task_edges WHERE task_id = :task_id AND to_stage = :stage;
 
 -- name: times_taken
 SELECT coalesce(sum(taken - forgiven), 0) AS times FROM task_edges

@@ -13,7 +13,7 @@ from orchestrator.scripted_model.scenario import Step
 CHUNK = 400  # characters of text in one piece of a stream
 CHARS_PER_TOKEN = 4
 SHELLS = ("Bash", "bash", "run_shell_command")
-FILE_TOOLS = (("Write", "file_path"), ("write", "filePath"))  # these want absolute paths
+FILE_TOOLS = (("Write", "Read", "file_path"), ("write", "read", "filePath"))  # these want absolute paths
 
 _numbers = itertools.count(1)
 
@@ -83,7 +83,7 @@ def _calls(request: Asked, step: Step) -> Iterator[tuple[str, object]]:
     elif "shell" in step:
         yield _shell(request, str(step["shell"]))
     elif isinstance(write := step.get("write"), dict):
-        yield _write(request, str(write.get("path")), str(write.get("content")))
+        yield from _write(request, str(write.get("path")), str(write.get("content")))
     elif "tool" in step:
         yield str(step["tool"]), step.get("input") or {}
     elif "malformed" in step:
@@ -111,12 +111,17 @@ def _shell(request: Asked, command: str) -> tuple[str, object]:
     return "bash", {"command": command}
 
 
-def _write(request: Asked, path: str, content: str) -> tuple[str, object]:
-    for name, key in FILE_TOOLS:
-        if name in request.tools:
-            return name, {key: str(PurePosixPath(request.cwd) / path), "content": content}
+def _write(request: Asked, path: str, content: str) -> Iterator[tuple[str, object]]:
+    """A file, new or not: programs refuse to replace one that was not read before."""
+    for write, read, key in FILE_TOOLS:
+        if write in request.tools:
+            place = {key: str(PurePosixPath(request.cwd) / path)}
+            if read in request.tools:
+                yield read, place
+            yield write, {**place, "content": content}
+            return
     folder, target = shlex.quote(str(PurePosixPath(path).parent)), shlex.quote(path)
-    return _shell(request, f"mkdir -p -- {folder} && printf %s {shlex.quote(content)} > {target}")
+    yield _shell(request, f"mkdir -p -- {folder} && printf %s {shlex.quote(content)} > {target}")
 
 
 def _int(value: object, otherwise: int) -> int:

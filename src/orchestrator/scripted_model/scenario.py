@@ -8,7 +8,7 @@ no tools get the ``aux`` text and count for nothing; with ``aux: null`` they are
 
     text: words                     the final answer (repeat: N makes it N times as long)
     shell: command                  run by whatever shell tool the program offers
-    write: {path, content}          by its file tool, else by its shell
+    write: {path, content}          by its file tools (read, then written), else by its shell
     tool: name, input: {...}        a call as written
     calls: [step, ...]              several calls in one answer
     malformed: json | unknown | args    a broken call

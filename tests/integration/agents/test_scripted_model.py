@@ -69,6 +69,15 @@ def test_place_in_the_script_is_read_from_the_conversation(model: ScriptedModel)
     assert ask(model, 0, run="other").status_code == 429
 
 
+def test_file_is_read_before_it_is_written_where_the_program_has_a_tool_for_that(
+    model: ScriptedModel,
+) -> None:
+    read = {"name": "Read", "input_schema": {"properties": {"file_path": {}}}}
+    calls = ask(model, 2, tools=[BASH, WRITE, read]).json()["content"]
+    assert [call["name"] for call in calls] == ["Read", "Write", "Other"]
+    assert calls[0]["input"]["file_path"] == calls[1]["input"]["file_path"]
+
+
 def test_stream_says_the_same(model: ScriptedModel) -> None:
     answer = ask(model, 1, stream=True)
     assert answer.headers["content-type"].startswith("text/event-stream")

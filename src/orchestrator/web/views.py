@@ -28,7 +28,7 @@ def plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return _record(value)
+        return record(value)
     if isinstance(value, Mapping):
         return {str(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, str) or not isinstance(value, Iterable):
@@ -38,7 +38,7 @@ def plain(value: object) -> object:
 
 def task_row(task: Task) -> Plain:
     """A task as a line of a list: without its text, which may be large."""
-    row = _record(task)
+    row = record(task)
     del row["body"]
     return row
 
@@ -51,21 +51,21 @@ def task_page(tasks: list[Task], limit: int, *, newest_first: bool) -> Plain:
 
 def event_page(events: Iterable[Event], after: int) -> Plain:
     """Events in order; ``next_after`` asks for what comes later, now or in a while."""
-    rows = [_record(event) for event in events]
+    rows = [record(event) for event in events]
     return {"events": rows, "next_after": rows[-1]["id"] if rows else after}
 
 
 def story(of: TaskStory) -> Plain:
     """Everything about one task."""
-    told = _record(of)
-    told["runs"] = [{"kind": kind.value, **_record(run)} for kind, run in of.runs]
-    told["spent"] = {**_record(of.spent), "total_tokens": of.spent.total_tokens}
+    told = record(of)
+    told["runs"] = [{"kind": kind.value, **record(run)} for kind, run in of.runs]
+    told["spent"] = {**record(of.spent), "total_tokens": of.spent.total_tokens}
     return told
 
 
 def why(answer: Why) -> Plain:
     """Why a task stands where it stands, as fields and as one line."""
-    return {**_record(answer), "line": answer.line()}
+    return {**record(answer), "line": answer.line()}
 
 
 def receipt(of: Receipt, outcome: str | None = None) -> Plain:
@@ -80,5 +80,11 @@ def receipt(of: Receipt, outcome: str | None = None) -> Plain:
     }
 
 
-def _record(of: "DataclassInstance") -> Plain:
+def mapping(of: Mapping[str, object]) -> Plain:
+    """A mapping as JSON data."""
+    return {key: plain(value) for key, value in of.items()}
+
+
+def record(of: "DataclassInstance") -> Plain:
+    """A record as a dict of its fields."""
     return {field.name: plain(getattr(of, field.name)) for field in fields(of)}

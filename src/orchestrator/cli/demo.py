@@ -1,0 +1,30 @@
+"""``orch demo``."""
+
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.terminal import say
+from orchestrator.demo.run import run_demo
+
+
+@click.command("demo")
+@click.option(
+    "--agent",
+    type=click.Choice(["scripted", "claude"]),
+    default="scripted",
+    show_default=True,
+    help="Who does the work. claude is the real program: with the key in your environment on your account, else "
+    "against a scripted model on this machine.",
+)
+@click.option("--keep", is_flag=True, help="Leave the services running and the folder in place.")
+@click.option(
+    "--home", type=click.Path(path_type=Path, file_okay=False), help="A new or empty folder to do it in."
+)
+def command(agent: str, keep: bool, home: Path | None) -> int:
+    """Deliver two tickets of a sample service, and prove it.
+
+    Makes a small HTTP service as a git repository, runs two tickets through the whole pipeline at once, deploys to
+    staging and production, and prints what can be proved. Takes about a minute; nothing is left running.
+    """
+    return run_demo(agent, keep, home, say)

@@ -1,0 +1,218 @@
+"""One seam for every command: the same desk, whether this process owns the state or another one does (DESIGN §8).
+
+Acting takes the lock for the length of the command; where it is held, the owner is asked instead. Reading opens the
+file read-only beside whoever owns it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.cli.owner import owner_of
+from orchestrator.config import LogLevel, Settings, load_settings
+from orchestrator.domain.errors import NotFound, RequestRefused, StateInUse
+from orchestrator.domain.task import Ticket
+from orchestrator.operations import Receipt
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.process import SystemProcesses
+from orchestrator.web import views
+from orchestrator.web.views import Plain
+from orchestrator.wiring import App, open_app, open_readonly
+
+WAIT_FOR_OWNER_S = (
+    5.0  # another command holds the lock for moments only; a starting service soon says where it is
+)
+_POLL_S = 0.1
+
+
+class Desk(Protocol):
+    """What commands ask for; answers are JSON data. Raises what the operations raise."""
+
+    @property
+    def served(self) -> bool:
+        """True where a running service will act on what is asked here."""
+        ...
+
+    def add_task(self, repo: str, ticket: Ticket, priority: int) -> Plain:
+        """File a ticket."""
+        ...
+
+    def decide(self, work_item: str, decision: str, *, person: str, reason: str) -> Plain:
+        """Store a person's decision."""
+        ...
+
+    def outcome(self, work_item: str, signal_id: int) -> str | None:
+        """What came of a decision; None while it waits."""
+        ...
+
+    def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
+        """Lift a freeze; False where there was none."""
+        ...
+
+    def register(self, source: Path, name: str, prefix: str) -> Plain:
+        """Register a checkout on this machine."""
+        ...
+
+    def repositories(self) -> list[Plain]:
+        """What is registered."""
+        ...
+
+    def tasks(self, *, open_only: bool, before: int, limit: int) -> Plain:
+        """A page of tasks."""
+        ...
+
+    def story(self, work_item: str) -> Plain:
+        """Everything about one task."""
+        ...
+
+    def events(self, work_item: str, after: int) -> Plain:
+        """A page of a task's events."""
+        ...
+
+    def why(self, work_item: str) -> Plain:
+        """Why it stands where it stands."""
+        ...
+
+    def queue(self) -> Plain:
+        """What runs, waits and holds."""
+        ...
+
+
+class LocalDesk:
+    """The desk over a state that this process has opened."""
+
+    def __init__(self, app: App, *, served: bool = False) -> None:
+        self._app = app
+        self._operations = app.operations
+        self.served = served
+
+    def add_task(self, repo: str, ticket: Ticket, priority: int) -> Plain:
+        """File a ticket."""
+        return views.task_row(self._operations.add_task(repo, ticket, priority=priority))
+
+    def decide(self, work_item: str, decision: str, *, person: str, reason: str) -> Plain:
+        """Store a decision for the engine of the next service that runs."""
+        acts: Mapping[str, Callable[..., Receipt]] = {
+            "approve": self._operations.approve,
+            "reject": self._operations.reject,
+            "retry": self._operations.retry,
+            "cancel": self._operations.cancel,
+        }
+        return views.receipt(acts[decision](work_item, person=person, reason=reason))
+
+    def outcome(self, work_item: str, signal_id: int) -> str | None:
+        """What came of it."""
+        return self._operations.outcome(Receipt(signal_id, self._operations.task(work_item), ""))
+
+    def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
+        """Lift a freeze."""
+        return self._operations.unfreeze(repo, person=person, reason=reason)
+
+    def register(self, source: Path, name: str, prefix: str) -> Plain:
+        """Register a checkout."""
+        return views.record(self._app.register_repository(source, name=name, prefix=prefix))
+
+    def repositories(self) -> list[Plain]:
+        """What is registered."""
+        return [views.record(known) for known in self._operations.repositories()]
+
+    def tasks(self, *, open_only: bool, before: int, limit: int) -> Plain:
+        """A page of tasks."""
+        found = self._operations.tasks(before=before, limit=limit, open_only=open_only)
+        return views.task_page(found, limit, newest_first=not open_only)
+
+    def story(self, work_item: str) -> Plain:
+        """Everything about one task."""
+        return views.story(self._operations.story(work_item))
+
+    def events(self, work_item: str, after: int) -> Plain:
+        """A page of events."""
+        return views.event_page(self._operations.story(work_item, events_after=after).events, after)
+
+    def why(self, work_item: str) -> Plain:
+        """Why it stands there."""
+        return views.why(self._operations.why(work_item))
+
+    def queue(self) -> Plain:
+        """What runs, waits and holds."""
+        return views.mapping(self._operations.queue())
+
+
+def settings_for_command(*, quiet: bool = True) -> Settings:
+    """The settings; a short command keeps its log to warnings unless a level was asked for.
+
+    :raises ConfigError: they are not usable.
+    """
+    settings = load_settings(os.environ)
+    if quiet and "ORCH_LOG_LEVEL" not in os.environ:
+        return replace(settings, log_level=LogLevel.WARNING)
+    return settings
+
+
+@contextmanager
+def acting(role: str) -> Iterator[Desk]:
+    """The desk for a command that changes something.
+
+    :raises StateInUse: the owner does not say where it answers.
+    """
+    with own_or_ask(settings_for_command(), role) as (app, desk):
+        if desk is not None:
+            yield desk
+        elif app is not None:
+            yield LocalDesk(app)
+
+
+@contextmanager
+def own_or_ask(settings: Settings, role: str) -> Iterator[tuple[App | None, Desk | None]]:
+    """Own the state, or have its owner's desk: exactly one of the two is given.
+
+    :raises StateInUse: the owner does not say where it answers.
+    """
+    clock, processes = SystemClock(), SystemProcesses()
+    deadline = clock.boottime() + WAIT_FOR_OWNER_S
+    with ExitStack() as stack:
+        while True:
+            try:
+                app = stack.enter_context(open_app(settings, os.environ, role=role))
+            except StateInUse as error:
+                owner = owner_of(settings.home, processes)
+                if owner is not None:
+                    from orchestrator.cli.remote import RemoteDesk
+
+                    yield None, RemoteDesk(owner)
+                    return
+                if clock.boottime() > deadline:
+                    raise RequestRefused(
+                        error.message,
+                        hint="It does not answer commands; stop it, or wait until it has ended.",
+                    ) from error
+            else:
+                yield app, None
+                return
+            clock.wait(threading.Event(), _POLL_S)
+
+
+@contextmanager
+def reading(*, live: bool = False) -> Iterator[Desk]:
+    """The desk for a command that only looks. ``live`` asks a running owner, for what is in its memory alone.
+
+    :raises NotFound: there is no state yet.
+    """
+    settings = settings_for_command()
+    owner = owner_of(settings.home, SystemProcesses()) if live else None
+    if owner is not None:
+        from orchestrator.cli.remote import RemoteDesk
+
+        yield RemoteDesk(owner)
+        return
+    if not settings.database_path.exists():
+        raise NotFound(
+            f"There is nothing in {settings.home} yet.",
+            hint="`orch init` in a repository makes a beginning; `orch demo` shows one.",
+        )
+    with open_readonly(settings, os.environ) as app:
+        yield LocalDesk(app)

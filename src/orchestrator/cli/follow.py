@@ -1,0 +1,86 @@
+"""Follows one task by its events, from near or far, until it is done or a person is needed."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from orchestrator.cli.desk import Desk
+from orchestrator.demo.progress import line_of
+from orchestrator.domain.event import Event, EventType
+from orchestrator.domain.ids import EventId
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold
+from orchestrator.runtime.clock import Clock
+from orchestrator.web.views import Plain
+
+POLL_S = 0.25
+DONE, FAILED, NEEDS_A_PERSON = 0, 1, 4
+
+Tell = Callable[[str], None]
+
+# A blocked task of `orch run` waits for its configuration or its repository: nobody but a person will mend that.
+_RESTS = {
+    Hold.ESCALATED: FAILED,
+    Hold.PERSON: NEEDS_A_PERSON,
+    Hold.BLOCKED: NEEDS_A_PERSON,
+    Hold.FROZEN: NEEDS_A_PERSON,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Where a task came to rest; ``code`` is None where nobody waited for that."""
+
+    story: Plain
+    code: int | None
+
+    @property
+    def task(self) -> Mapping[str, object]:
+        """The task as it stands."""
+        return cast(Mapping[str, object], self.story["task"])
+
+
+def follow(desk: Desk, work_item: str, *, clock: Clock, tell: Tell, stop: threading.Event) -> Rest:
+    """Tell every event of a task as it happens, until it rests or ``stop`` is set."""
+    began, after = clock.boottime(), 0
+    while True:
+        page = desk.events(work_item, after)
+        for row in cast(list[Plain], page["events"]):
+            line = line_of(work_item, event_of(row))
+            if line is not None:
+                tell(f"[{clock.boottime() - began:6.1f} s] {line}")
+        after = cast(int, page["next_after"])
+        if not page["events"]:
+            story = desk.story(work_item)
+            rest = Rest(story, _code(cast(Mapping[str, object], story["task"])))
+            if rest.code is not None or stop.is_set():
+                return rest
+        if not stop.is_set():
+            clock.wait(stop, POLL_S)
+
+
+def event_of(row: Mapping[str, object]) -> Event:
+    """An event from the desk's answer."""
+    stage, to_stage = row["stage"], row["to_stage"]
+    return Event(
+        id=EventId(cast(int, row["id"])),
+        task_id=None,
+        type=EventType(str(row["type"])),
+        actor=str(row["actor"]),
+        stage=Stage(str(stage)) if stage else None,
+        to_stage=Stage(str(to_stage)) if to_stage else None,
+        round=cast("int | None", row["round"]),
+        epoch=cast("int | None", row["epoch"]),
+        data=cast(Mapping[str, object], row["data"]),
+        at=str(row["at"]),
+    )
+
+
+def _code(task: Mapping[str, object]) -> int | None:
+    """The exit code where the task rests, None while it moves."""
+    stage = Stage(str(task["stage"]))
+    if stage.terminal:
+        return DONE if stage is Stage.DONE else FAILED
+    hold = task["hold"]
+    return _RESTS.get(Hold(str(hold))) if hold else None

@@ -1,0 +1,87 @@
+"""``orch init``."""
+
+from pathlib import Path
+
+import click
+
+from orchestrator.cli import checkout as look
+from orchestrator.cli.desk import acting
+from orchestrator.cli.options import json_option
+from orchestrator.cli.terminal import say, say_json
+from orchestrator.runtime.git import Git
+from orchestrator.runtime.process import SystemProcesses
+
+
+@click.command("init")
+@click.argument("path", type=click.Path(path_type=Path), default=".")
+@click.option("--name", help="What to call the repository here; by default its folder's name.")
+@click.option("--prefix", help="What its task numbers begin with, such as SHOP for SHOP-1.")
+@json_option
+def command(path: Path, name: str | None, prefix: str | None, as_json: bool) -> int:
+    """Make a repository ready: write .orchestrator.toml, register it.
+
+    Looks at the repository at PATH (by default here), guesses how it checks itself, writes a commented
+    .orchestrator.toml where there is none, and registers it with a local forge: a bare repository that the git remote
+    `orch` then names. Calling it again changes nothing that is in order.
+    """
+    git = Git(SystemProcesses())
+    found = look.look_at(git, path)
+    config = look.config_in_checkout(found)
+    with acting("init") as desk:
+        known = [look.Registered.of(row) for row in desk.repositories()]
+        at = look.find_registered(git, found, known)
+        new = at is None
+        if at is None:
+            at = look.register(desk, git, found, name, prefix)
+    did: list[str] = []
+    wrote = config is None
+    if wrote:
+        guess = look.write_config(found, at.name)
+        did.append(
+            f"Found a {guess.language} project ({guess.because}); its checks run as: {' '.join(guess.ci)}"
+            if guess
+            else "Did not recognise how the project checks itself: write [ci] command yourself."
+        )
+        did.append(f"Wrote {look.CONFIG_FILE}: commented, and yours to edit.")
+    else:
+        did.append(f"{look.CONFIG_FILE} is there and in order.")
+    did.append(
+        f"{'Registered' if new else 'Is registered'} as {at.name}; its tasks are {at.prefix}-1, {at.prefix}-2 …"
+    )
+    if look.point_remote(git, found, at):
+        did.append(f"The git remote `{look.REMOTE}` names its forge: {at.location}")
+    pushed = look.bring_up_to_date(git, found, at)
+    if pushed:
+        did.append(pushed)
+    if found.dirty:
+        did.append(f"{found.dirty} files differ from your last commit; agents work from commits alone.")
+    committed = _committed(git, found)
+    steps = [] if committed else [f"Read {look.CONFIG_FILE}, then: git add {look.CONFIG_FILE} && git commit"]
+    steps += ['orch run "what you want"', "orch doctor   (looks for what will not work)"]
+    if as_json:
+        say_json(
+            {
+                "repository": at.name,
+                "prefix": at.prefix,
+                "forge": str(at.location),
+                "checkout": str(found.top),
+                "registered_now": new,
+                "wrote_config": wrote,
+                "config_committed": committed,
+                "did": did,
+                "next": steps,
+            }
+        )
+        return 0
+    for line in did:
+        say(line)
+    say("\nNext:")
+    for number, step in enumerate(steps, 1):
+        say(f"  {number}. {step}")
+    return 0
+
+
+def _committed(git: Git, found: look.Checkout) -> bool:
+    """Whether the configuration is part of the branch as it lies in the folder."""
+    status = git.run(["status", "--porcelain", "--", look.CONFIG_FILE], cwd=found.top)
+    return not status.stdout.strip()

@@ -1,0 +1,139 @@
+"""The desk of a running service, over its loopback API: same questions, same answers, same errors."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlencode
+
+from orchestrator.cli.owner import Owner
+from orchestrator.domain.errors import (
+    ConfigError,
+    NotFound,
+    OrchestratorError,
+    OutsideError,
+    RequestRefused,
+)
+from orchestrator.domain.task import Ticket
+from orchestrator.runtime.http import Http, SystemHttp
+from orchestrator.web.views import Plain
+
+TIMEOUT_S = 30.0  # making a forge of a large repository takes its time
+ANSWER_LIMIT = 64 * 1024 * 1024  # a long story with its documents
+
+_WORK_ITEM = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ERRORS: Mapping[int, type[OrchestratorError]] = {
+    400: ConfigError,
+    401: RequestRefused,
+    404: NotFound,
+    409: RequestRefused,
+    413: RequestRefused,
+}
+
+
+class RemoteDesk:
+    """Asks the owner. It takes no proxy and follows no redirect."""
+
+    served = True
+
+    def __init__(self, owner: Owner, http: Http | None = None) -> None:
+        self.url = owner.url
+        self._token = owner.token
+        self._http = http or SystemHttp()
+
+    def add_task(self, repo: str, ticket: Ticket, priority: int) -> Plain:
+        """File a ticket."""
+        body = {
+            "repo": repo,
+            "title": ticket.title,
+            "body": ticket.body,
+            "labels": list(ticket.labels),
+            "depends_on": list(ticket.depends_on),
+            "external_id": ticket.external_id,
+            "priority": priority,
+        }
+        return self._ask("POST", "/tasks", body)
+
+    def decide(self, work_item: str, decision: str, *, person: str, reason: str) -> Plain:
+        """Store a decision; the service acts on it at once."""
+        body = {"person": person, "reason": reason}
+        return self._ask("POST", f"/tasks/{_segment(work_item)}/{decision}", body)
+
+    def outcome(self, work_item: str, signal_id: int) -> str | None:
+        """What came of it."""
+        found = self._ask("GET", f"/tasks/{_segment(work_item)}/signals/{signal_id}")["outcome"]
+        return None if found is None else str(found)
+
+    def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
+        """Lift a freeze."""
+        path = "/serial-gate/unfreeze?" + urlencode({"repo": repo})
+        return bool(self._ask("POST", path, {"person": person, "reason": reason})["lifted"])
+
+    def register(self, source: Path, name: str, prefix: str) -> Plain:
+        """Register a checkout."""
+        return self._ask("POST", "/repositories", {"path": str(source), "name": name, "prefix": prefix})
+
+    def repositories(self) -> list[Plain]:
+        """What is registered."""
+        return cast(list[Plain], self._ask("GET", "/repositories")["repositories"])
+
+    def tasks(self, *, open_only: bool, before: int, limit: int) -> Plain:
+        """A page of tasks."""
+        asked = {"open": "true" if open_only else "false", "before": before, "limit": limit}
+        return self._ask("GET", "/tasks?" + urlencode(asked))
+
+    def story(self, work_item: str) -> Plain:
+        """Everything about one task."""
+        return self._ask("GET", f"/tasks/{_segment(work_item)}")
+
+    def events(self, work_item: str, after: int) -> Plain:
+        """A page of events."""
+        return self._ask("GET", f"/tasks/{_segment(work_item)}/events?after={after}")
+
+    def why(self, work_item: str) -> Plain:
+        """Why it stands there."""
+        return self._ask("GET", f"/tasks/{_segment(work_item)}/why")
+
+    def queue(self) -> Plain:
+        """What runs, waits and holds."""
+        return self._ask("GET", "/queue")
+
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Plain:
+        """One question.
+
+        :raises OrchestratorError: what the owner says went wrong, as if it had happened here.
+        """
+        headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
+        content = None
+        if body is not None:
+            headers["content-type"] = "application/json"
+            content = json.dumps(body).encode()
+        answer = self._http.request(
+            method, self.url + path, headers=headers, body=content, timeout_s=TIMEOUT_S, limit=ANSWER_LIMIT
+        )
+        try:
+            told = json.loads(answer.body)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise OutsideError(
+                f"The running service at {self.url} answered with {answer.status} and no JSON.",
+                hint="Is another program listening there? Stop the service and start it again.",
+            )
+        if answer.ok:
+            return told
+        kind = _ERRORS.get(answer.status, OutsideError)
+        raise kind(str(told.get("detail", "The service refused.")), hint=str(told.get("hint", "")))
+
+
+def _segment(work_item: str) -> str:
+    """A task's number as one segment of a path; what looks like none cannot be asked for.
+
+    :raises NotFound: no task has such a number.
+    """
+    if not _WORK_ITEM.fullmatch(work_item):
+        raise NotFound(
+            f"There is no task {work_item[:80]}.", hint="`orch task list` shows the ones there are."
+        )
+    return work_item

@@ -27,6 +27,8 @@ from orchestrator.demo.progress import line_of
 from orchestrator.demo.proof import Proof, prove_delivery, show_costs, show_coverage
 from orchestrator.demo.sample_repository import DATA, Sample, write_sample
 from orchestrator.demo.services import log_of, running, stop
+from orchestrator.deploy.command import CommandDeployer
+from orchestrator.deploy.records import read_start
 from orchestrator.domain.errors import OutsideError, RequestRefused
 from orchestrator.domain.ids import EventId
 from orchestrator.domain.stage import Stage
@@ -37,6 +39,7 @@ from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Processes, SystemProcesses
+from orchestrator.runtime.sessions import SystemSessions
 from orchestrator.wiring import App, open_app
 
 Echo = Callable[[str], None]
@@ -138,6 +141,8 @@ class Demo:
     def end(self, *, keep: bool, good: bool, own_home: bool) -> None:
         """End what the demo started, unless it is to be kept; say what is left and how to be rid of it."""
         self._end_runs()
+        if not keep:
+            self._end_deploys()
         if self.sample is not None:
             for environment in (self.sample.staging, self.sample.production):
                 identity = running(environment, self.processes)
@@ -217,6 +222,19 @@ class Demo:
         while open_runs and self.clock.boottime() < deadline:
             open_runs = [place for place in open_runs if runs.result(place) is None]
             self.clock.wait(never, POLL_SECONDS)
+
+    def _end_deploys(self) -> None:
+        """Let no deploy that is under way start a service behind our back."""
+        root = self.home / "state" / "deploys"
+        deployer = CommandDeployer(
+            root, processes=self.processes, sessions=SystemSessions(), clock=self.clock, environ={}
+        )
+        for place in root.glob("*/*") if root.is_dir() else ():
+            with suppress(OSError, OutsideError):
+                start = read_start(place)
+                if start is not None and deployer.exit(start) is None:
+                    deployer.revoke(start)
+                    deployer.terminate(start)
 
     def _verdict(self, proof: Proof) -> bool:
         self.echo("")

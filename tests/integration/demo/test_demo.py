@@ -1,6 +1,8 @@
 """The demo whole: the first thing a person runs, with real git, real tests, real deploys."""
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from orchestrator.domain.errors import RequestRefused
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.http import SystemHttp
 from orchestrator.runtime.process import SystemProcesses
+from tests.waiting import wait_until
 
 
 def places(lines: list[str]) -> dict[str, str]:
@@ -112,6 +115,33 @@ def test_a_home_with_something_in_it_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_agent_is_refused_with_a_guess(tmp_path: Path) -> None:
     with pytest.raises(RequestRefused, match="claude"):
         run_demo("cluade", home=tmp_path / "demo", echo=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("signum", "word", "code"),
+    [
+        (signal.SIGINT, "==> analysis", 130),
+        (signal.SIGTERM, "GREET-1     image: applied", 128 + signal.SIGTERM),
+    ],
+    ids=["Ctrl-C while agents work", "SIGTERM while staging is deployed"],
+)
+def test_an_interrupted_demo_leaves_nothing_running(
+    tmp_path: Path, signum: signal.Signals, word: str, code: int
+) -> None:
+    home = tmp_path / "demo"
+    with subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "demo", "--home", str(home)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        seen = next((line for line in demo.stdout if word in line), None)
+        assert seen is not None
+        demo.send_signal(signum)
+        rest = demo.stdout.read()
+    assert demo.returncode == code, rest
+    assert wait_until(lambda: not left_over(home))
 
 
 def sample_of(home: Path, url: str, name: str) -> Environment:

@@ -42,6 +42,7 @@ class Ownership:
         self.boot_id = boot_id
         self._database = database
         self._processes = processes
+        self._pid = processes.own().pid  # shown to people; the boot id is what identifies us
         self._clock = clock
         self._liveness = liveness
         self._ttl_s = process_ttl_s
@@ -141,7 +142,7 @@ class Ownership:
             if not ours and self.alive(judged, self._process(tx, judged)) is not Liveness.DEAD:
                 return None
             self._note_reclaim(tx, lease, task, judged)
-        return lease if leases.acquire(tx, lease, self._processes.own().pid, judged) else None
+        return lease if leases.acquire(tx, lease, self._pid, judged) else None
 
     def _note_reclaim(self, tx: Tx, lease: Lease, task: Task, judged: leases.LeaseRow) -> None:
         found = {"from": judged.owner, "since": judged.acquired_at}

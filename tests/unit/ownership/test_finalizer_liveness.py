@@ -1,0 +1,40 @@
+"""The registry of one process: one entry for a task, whoever asks first."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from orchestrator.domain.ids import RunId, TaskId
+from orchestrator.domain.lease import Actor
+from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
+
+ENTRY = Finalizing(Actor.MONITOR, RunId(3), 12.5)
+TASK = TaskId(1)
+
+
+def test_the_first_enters_and_the_second_does_not() -> None:
+    registry = FinalizerLiveness()
+    assert registry.begin(TASK, ENTRY)
+    assert not registry.begin(TASK, Finalizing(Actor.REAPER, None, 13.0))
+    assert registry.begin(TaskId(2), ENTRY)
+    assert registry.get(TASK) == ENTRY
+    assert registry.snapshot() == {TASK: ENTRY, TaskId(2): ENTRY}
+
+
+def test_after_the_end_it_is_free() -> None:
+    registry = FinalizerLiveness()
+    registry.end(TASK)  # nobody was there: no error
+    assert registry.begin(TASK, ENTRY)
+    registry.end(TASK)
+    assert registry.get(TASK) is None
+    assert registry.begin(TASK, ENTRY)
+
+
+def test_a_snapshot_is_a_copy() -> None:
+    registry = FinalizerLiveness()
+    registry.snapshot()[TASK] = ENTRY
+    assert registry.get(TASK) is None
+
+
+def test_of_many_threads_one_enters() -> None:
+    registry = FinalizerLiveness()
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(lambda _: registry.begin(TASK, ENTRY), range(64))) == 1

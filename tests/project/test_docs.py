@@ -81,6 +81,16 @@ def test_commands_exist(page: Path) -> None:
         assert not unknown, line
 
 
+def test_the_floors_are_those_that_lint_holds() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    rooms = [room for layer in layers for room in re.findall(r"\w+", layer)]
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    floors = next(block for _, block in BLOCK.findall(text) if block.startswith("__main__"))
+    told = [word for word in re.findall(r"\w+", floors) if word in rooms]
+    assert list(dict.fromkeys(told)) == rooms
+
+
 def test_the_glossary_has_the_words_of_the_code() -> None:
     glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
     for words in (Stage, Hold, Role, Track, Actor):

@@ -46,11 +46,8 @@ WHAT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9._!+-]*)
 NEEDED = ("pytest", "coverage")
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")  # also what a package index wants, in PIP_…
 NO_TESTS = re.compile(r"^(Ran 0 tests|no tests ran|collected 0 items)", re.MULTILINE)
-MEASURED = (
-    "sh",
-    "-c",
-    "python3 -m coverage run --source=. -m pytest -q && python3 -m coverage json -q -o coverage.json",
-)
+MEASURED = "python3 -m coverage run --source=. -m pytest -q && python3 -m coverage json -q -o coverage.json"
+FROM_SRC = "PYTHONPATH=src " + MEASURED
 DROPPINGS = ("__pycache__/", ".pytest_cache/", ".coverage", "coverage.json")
 READ_LIMIT = 512 * 1024
 STEP_SECONDS = 600.0
@@ -105,7 +102,9 @@ def deliver(options: argparse.Namespace, home: Path) -> int:
         raise Failed(f"{options.package!r} is not of the form NAME==VERSION.")
     ticket = read_ticket(options.ticket or TICKETS / f"{named.group(1).lower()}.yaml")
     git = Git(SystemProcesses(), name="A. Person", email="person@example.org")
-    package = prepare(named.group(1), options.package, [*NEEDED, *options.also], home)
+    package = prepare(
+        named.group(1), options.package, [*NEEDED, *ticket.get("needs", ()), *options.also], home
+    )
     make_repository(package, options.package, git)
     suggestion = checked_suggestion(package)
     before = measure(package, suggestion)
@@ -180,23 +179,21 @@ def make_repository(package: Package, what: str, git: Git) -> None:
 def checked_suggestion(package: Package) -> Suggestion:
     """What `orch init` would guess, tried out; where it runs no test or measures nothing, what has to be added."""
     guesses = suggest(files_of(package.folder))
-    guess = guesses[0] if guesses else Suggestion("python", "nothing", MEASURED)
-    print(f"orch init guesses from {guess.because}: {' '.join(guess.ci)}")
-    code, said = run_checks(package, guess.ci)
-    if code == 0 and not NO_TESTS.search(said) and guess.coverage_report:
-        return guess
-    why = (
-        "runs no test"
-        if NO_TESTS.search(said)
-        else "measures no coverage"
-        if code == 0
-        else f"ends with {code}"
-    )
-    print(f"  that {why}; replaced by: {MEASURED[-1]}")
-    code, said = run_checks(package, MEASURED)
-    if code != 0 or NO_TESTS.search(said):
-        raise Failed(f"The package's own tests do not pass here:\n{said[-3000:]}")
-    return replace(guess, ci=MEASURED, coverage_report="coverage.json", coverage_format="coverage.py")
+    guess = guesses[0] if guesses else Suggestion("python", "nothing", ("false",))
+    own = replace(guess, coverage_report="coverage.json", coverage_format="coverage.py")
+    tries = [guess, replace(own, ci=("sh", "-c", MEASURED))]
+    if (package.folder / "src").is_dir():
+        tries.append(replace(own, ci=("sh", "-c", FROM_SRC)))
+    print(f"orch init guesses from {guess.because}:")
+    for suggestion in tries:
+        code, said = run_checks(package, suggestion.ci)
+        untested = NO_TESTS.search(said) is not None
+        good = code == 0 and not untested and suggestion.coverage_report is not None
+        how = f"ends with {code}" if code else "runs no test" if untested else "measures no coverage"
+        print(f"  {' '.join(suggestion.ci)}\n    {'is good' if good else how}")
+        if good:
+            return suggestion
+    raise Failed(f"The package's own tests do not pass here:\n{said[-3000:]}")
 
 
 def files_of(top: Path) -> dict[str, partial[bytes]]:

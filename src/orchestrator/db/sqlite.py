@@ -98,14 +98,17 @@ class SqliteDatabase:
         self._inside = threading.get_ident()
         try:
             group = self._join()
+            first = group.members == 1  # nobody before it: it needs no savepoint, for all of it may be undone
             try:
-                self._sql("SAVEPOINT member")
+                if not first:
+                    self._sql("SAVEPOINT member")
                 try:
                     yield self._tx
                 except BaseException:
-                    self._undo_member()
+                    self._roll_back() if first else self._undo_member()
                     raise
-                self._sql("RELEASE member")
+                if not first:
+                    self._sql("RELEASE member")
             finally:
                 self._leave(group)
         finally:
@@ -143,7 +146,9 @@ class SqliteDatabase:
 
     def _leave(self, group: _Group) -> None:
         """Whoever has no writer behind him commits for the whole group, also when his own block raised."""
-        if not self._writer.in_transaction:  # SQLite itself gave up: disk full, I/O error
+        if (
+            not self._writer.in_transaction
+        ):  # its first member raised, or SQLite gave up: disk full, I/O error
             group.error = group.error or sqlite3.OperationalError(
                 "the transaction was rolled back by the database"
             )
@@ -244,6 +249,7 @@ def connect(path: Path, clock: Clock, *, readonly: bool = False) -> sqlite3.Conn
         else:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA temp_store=MEMORY")  # what a savepoint needs to be undone
     except sqlite3.Error as error:
         connection.close()
         raise _database_error(error, path) from error

@@ -40,7 +40,7 @@ class SystemClock:
 
 def stamp(moment: datetime) -> str:
     """``2026-01-05T10:00:00.000000Z``: UTC, fixed width, sorts as text."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_stamp(text: str) -> datetime:

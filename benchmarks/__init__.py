@@ -1,0 +1,1 @@
+"""What the product costs over the bare SQL of the same statements: ``./dev bench``."""

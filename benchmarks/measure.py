@@ -1,0 +1,114 @@
+"""Rounds that alternate what is compared, so that whatever the machine does meanwhile hits both sides alike."""
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+from benchmarks.bare import BareSql
+from benchmarks.database import MOVERS, movers, refill
+from benchmarks.product import Product
+from orchestrator.domain.ids import TaskId
+
+REFERENCE = "reference "  # the smallest file, measured beside a larger one in the same rounds
+
+
+@dataclass
+class Samples:
+    """Operations per second of every kind, one figure a round."""
+
+    rates: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, kind: str, rate: float) -> None:
+        self.rates.setdefault(kind, []).append(rate)
+
+    def median(self, kind: str) -> float:
+        return statistics.median(self.rates[kind])
+
+    def ratio(self, kind: str, yardstick: str) -> float:
+        return self.median(kind) / self.median(yardstick)
+
+
+def compare(path: Path, reference: Path, *, rounds: int, seconds: float) -> Samples:
+    """Measure everything on ``path``, and the product once more on ``reference``, in alternating order."""
+    samples = Samples()
+    bare, product, small = BareSql(path), Product(path), Product(reference)
+    tasks, small_tasks = movers(path), movers(reference)
+    kinds: list[tuple[str, Path, Callable[[], float]]] = [
+        ("bare transition", path, lambda: alone(bare.transition, tasks, seconds)),
+        ("transition", path, lambda: alone(product.transition, tasks, seconds)),
+        (REFERENCE + "transition", reference, lambda: alone(small.transition, small_tasks, seconds)),
+        ("sixteen", path, lambda: together(product.transition, tasks, seconds)),
+        ("bare claim", path, lambda: until_empty(bare.claim_and_finish, seconds)),
+        ("claim", path, lambda: until_empty(product.claim_and_finish, seconds)),
+        (REFERENCE + "claim", reference, lambda: until_empty(small.claim_and_finish, seconds)),
+    ]
+    try:
+        for number in range(rounds + 1):
+            for kind, file, measured in kinds if number % 2 else reversed(kinds):
+                refill(file)
+                rate = measured()
+                if number:  # the first round warms the caches
+                    samples.add(kind, rate)
+            samples.add("fsync", fsyncs(path.parent, seconds / 4))
+    finally:
+        for each in (bare, product, small):
+            each.close()
+    return samples
+
+
+def alone(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds: float) -> float:
+    """Transitions per second of one actor that goes from task to task."""
+    done, turn, start = 0, cycle(tasks), time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds:
+        transition(next(turn))
+        done += 1
+    return done / spent
+
+
+def together(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds: float) -> float:
+    """Transitions per second of sixteen actors at once, each with a task of its own."""
+    counts = [0] * MOVERS
+    start = time.perf_counter()
+
+    def drive(number: int) -> None:
+        while time.perf_counter() - start < seconds:
+            transition(tasks[number])
+            counts[number] += 1
+
+    threads = [threading.Thread(target=drive, args=(number,)) for number in range(MOVERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - start)
+
+
+def until_empty(claim_and_finish: Callable[[], bool], seconds: float) -> float:
+    """Jobs per second, claimed and finished by one worker; shorter than ``seconds`` where the queue runs dry."""
+    done, start = 0, time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds:
+        if not claim_and_finish():
+            break
+        done += 1
+    return done / spent
+
+
+def fsyncs(folder: Path, seconds: float) -> float:
+    """Durable appends of 4 KiB per second: what the disk allows."""
+    place = folder / "fsync-probe"
+    handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    done, start = 0, time.perf_counter()
+    try:
+        while (spent := time.perf_counter() - start) < seconds:
+            os.write(handle, b"x" * 4096)
+            os.fsync(handle)
+            done += 1
+    finally:
+        os.close(handle)
+        place.unlink()
+    return done / spent

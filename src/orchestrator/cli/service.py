@@ -38,7 +38,7 @@ class Running:
 
 @contextmanager
 def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running]:
-    """Run the service for the length of the block; SIGTERM and SIGINT set ``stop`` meanwhile.
+    """Run the service for the length of the block; SIGTERM and SIGINT set ``stop`` from now on.
 
     :raises OutsideError: the address cannot be bound.
     """
@@ -48,7 +48,7 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
         _http(app, service, local), host=app.settings.host, port=app.settings.port if port is None else port
     )
     with ExitStack() as stack:
-        stop = stack.enter_context(_signals())
+        stop = _stop_on_signals()
         stack.callback(service.stop)
         stack.callback(web.stop)
         url = web.start()
@@ -90,17 +90,14 @@ def _reachable(host: str, url: str) -> str:
     return f"http://{'[::1]' if ':' in host else '127.0.0.1'}:{url.rsplit(':', 1)[1]}"
 
 
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """SIGTERM and SIGINT set an event, for the length of the block."""
+def _stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set from now on, up to the end of the process: a second signal while it stops
+    must not end it half-way."""
     stop = threading.Event()
 
     def leave(signum: int, frame: FrameType | None) -> None:
         stop.set()
 
-    before = {one: signal.signal(one, leave) for one in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, leave)
+    return stop

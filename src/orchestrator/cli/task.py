@@ -131,10 +131,10 @@ def show(work_item: str, with_events: bool, with_documents: bool, as_json: bool)
 def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
     @command.command(name, help=text)
     @click.argument("work_item", metavar="TASK")
-    @click.option("--reason", default="", required=reason_required, help="Why; kept with the task.")
+    @click.option("--reason", required=reason_required, help="Why; kept with the task.")
     @person_option
     @json_option
-    def decide(work_item: str, reason: str, person: str | None, as_json: bool) -> int:
+    def decide(work_item: str, reason: str | None, person: str | None, as_json: bool) -> int:
         said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
         with acting(f"task {name}") as desk:
             receipt = desk.decide(work_item, name, person=who, reason=said)

@@ -186,6 +186,8 @@ class Guard:
                         return bytes(body)
         except TimeoutError:
             return problem(HTTPStatus.REQUEST_TIMEOUT, "The body did not come in time.", headers=closing)
+        except asyncio.CancelledError:  # the server is on its way out, and this request has done nothing yet
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping.", headers=closing)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -79,10 +79,16 @@ class WebServer:
 
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because asyncio turns Nagle's delay off only where it is: 40 ms an answer otherwise.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
+        listener.close()
         raise OutsideError(
             f"{host} port {port} cannot be listened on: {error.strerror}.",
             hint="Another service has it: stop that one, or set ORCH_PORT (0 takes any free port).",
         ) from error
+    return listener

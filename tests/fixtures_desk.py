@@ -69,8 +69,11 @@ class Desk:
     def move(self, work_item: str, stage: Stage, track: Track = Track.FULL) -> Task:
         """Bring a task to a stage, one edge at a time, as the engine would."""
         task = self.operations.task(work_item)
-        path = [*ADVANCES[ADVANCES.index(task.stage) + 1 : ADVANCES.index(stage) + 1]]
-        for target in path if stage is not Stage.CANCELLED else [Stage.CANCELLED]:
+        if stage is Stage.CANCELLED:
+            path = [stage]
+        else:
+            path = ADVANCES[ADVANCES.index(task.stage) + 1 : ADVANCES.index(stage) + 1]
+        for target in path:
             if target is Stage.DEPLOY:
                 self.effect(work_item, EffectName.MERGE_PR, f"candidate-of-{work_item}")
             task = self.operations.task(work_item)

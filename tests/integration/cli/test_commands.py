@@ -1,0 +1,230 @@
+"""Commands on a state that nobody else owns."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold
+from tests.fixtures_desk import Desk, desk_at
+from tests.fixtures_git import Hand
+from tests.fixtures_orch import CONFIG, Here, Orch
+
+
+@pytest.fixture
+def shop(here: Here, orch: Orch) -> Here:
+    """Commands inside a registered checkout."""
+    said = here("init", cwd=orch.checkout().folder)
+    assert said.code == 0, said.err
+    return here
+
+
+class TestFiling:
+    def test_files_and_says_what_comes_next(self, shop: Here) -> None:
+        said = shop("task", "add", "Add a basket", "--body", "With a sum.", "--label", "fast")
+        assert said.code == 0
+        assert "SHOP-1 is filed" in said.out and "orch serve" in said.out
+        story = shop("task", "show", "SHOP-1", "--json").data
+        assert story["task"]["body"] == "With a sum." and story["task"]["labels"] == ["fast"]
+
+    @pytest.mark.parametrize("title", ["", "   ", "\t\n"], ids=range(3))
+    @pytest.mark.parametrize("command", [("task", "add"), ("run",)], ids=["add", "run"])
+    def test_an_empty_title_is_refused(self, shop: Here, command: tuple[str, ...], title: str) -> None:
+        said = shop(*command, title)
+        assert said.code == 2
+        assert "no title" in said.err
+        assert shop("task", "list", "--json").data["tasks"] == []
+
+    def test_a_huge_title_is_refused(self, shop: Here) -> None:
+        assert shop("task", "add", "x" * 5001).code == 2
+
+    def test_bytes_that_are_no_text_are_refused(self, shop: Here) -> None:
+        said = shop("task", "add", "a\udcffb")
+        assert said.code == 2
+        assert "UTF-8" in said.err
+
+    def test_text_comes_from_a_file(self, shop: Here, tmp_path: Path) -> None:
+        text = tmp_path / "text.md"
+        text.write_bytes("\ufeffПривет\r\n".encode())
+        assert shop("task", "add", "x", "--body-file", str(text)).code == 0
+        assert shop("task", "show", "SHOP-1", "--json").data["task"]["body"] == "Привет\r\n"
+        text.write_bytes(b"\xff\xfe\x00")
+        assert shop("task", "add", "x", "--body-file", str(text)).code == 2
+        assert shop("task", "add", "x", "--body-file", str(tmp_path / "none")).code == 2
+        assert shop("task", "add", "x", "--body", "y", "--body-file", str(text)).code == 2
+
+    def test_one_ticket_of_elsewhere_is_one_task(self, shop: Here) -> None:
+        for _ in range(2):
+            said = shop("task", "add", "Once", "--external-id", "T-7", "--json")
+            assert said.data["work_item"] == "SHOP-1"
+
+    def test_what_it_depends_on_must_exist(self, shop: Here) -> None:
+        assert shop("task", "add", "x", "--depends-on", "SHOP-9").code == 2
+        assert shop("task", "list", "--json").data["tasks"] == []
+
+    def test_the_repository_is_named_or_found(self, shop: Here, orch: Orch) -> None:
+        assert shop("task", "add", "x", "--repo", "shop").code == 0
+        said = shop("task", "add", "x", "--repo", "shp")
+        assert said.code == 2
+        assert "Did you mean shop?" in said.err
+        assert shop("task", "add", "x", cwd=orch.folder).code == 0  # the only one there is
+        other = orch.checkout("other", files={".orchestrator.toml": CONFIG, "x": "x"})
+        assert shop("init", cwd=other.folder).code == 0
+        said = shop("task", "add", "x", cwd=orch.folder)
+        assert said.code == 2
+        assert "--repo" in said.err
+
+    def test_a_ticket_reaches_no_shell_and_no_terminal(self, shop: Here, orch: Orch) -> None:
+        canary = orch.folder / "canary"
+        hostile = (
+            f"$(touch {canary}) `touch {canary}`; touch {canary} %s%n \x1b]0;x\x07 \u202e --upload-pack=x"
+        )
+        assert shop("task", "add", "--", hostile).code == 0
+        for command in (
+            ("task", "list"),
+            ("task", "show", "SHOP-1", "--events"),
+            ("why", "SHOP-1"),
+            ("queue",),
+        ):
+            said = shop(*command)
+            assert said.code == 0
+            assert not set("\x1b\x07\u202e") & set(said.out)
+        assert shop("task", "show", "SHOP-1", "--json").data["task"]["title"] == hostile
+        assert not canary.exists()
+
+
+class TestLooking:
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("task", "list"),
+            ("task", "list", "--all"),
+            ("task", "show", "SHOP-1"),
+            ("task", "show", "SHOP-1", "--events", "--documents"),
+            ("queue",),
+            ("why", "SHOP-1"),
+            ("lease", "list"),
+            ("pipeline",),
+            ("doctor",),
+            ("init",),
+            ("task", "add", "Another"),
+            ("task", "cancel", "SHOP-1"),
+            ("task", "retry", "SHOP-1"),
+            ("task", "reject", "SHOP-1", "--reason", "no"),
+            ("unfreeze", "shop"),
+        ],
+        ids=" ".join,
+    )
+    def test_json_is_one_document(self, shop: Here, command: tuple[str, ...]) -> None:
+        shop("task", "add", "Add a basket")
+        said = shop(*command, "--json")
+        assert said.code == 0, said.err
+        assert isinstance(said.data, dict)
+        assert shop(*command).code == 0
+
+    @pytest.mark.parametrize(
+        "command",
+        [("task", "show"), ("why",), ("task", "approve"), ("task", "retry"), ("task", "cancel")],
+        ids=" ".join,
+    )
+    @pytest.mark.parametrize(
+        "task", ["SHOP-99", "../../etc/passwd", "", "'; DROP TABLE tasks; --"], ids=range(4)
+    )
+    def test_an_unknown_task_is_named(self, shop: Here, command: tuple[str, ...], task: str) -> None:
+        said = shop(*command, task)
+        assert said.code == 2
+        assert "There is no task" in said.err and "orch task list" in said.err
+
+    def test_the_whole_story_is_told_however_long(self, shop: Here, orch: Orch) -> None:
+        shop("task", "add", "Add a basket")
+        with_desk = desk_at(orch.home)
+        for number in range(620):
+            with_desk.hold("SHOP-1", Hold.BLOCKED, f"reason {number}")
+        with_desk.database.close()
+        events = shop("task", "show", "SHOP-1", "--events", "--json").data["events"]
+        assert len(events) == 621
+        assert len({event["id"] for event in events}) == 621
+
+    def test_the_pipeline_is_printed_whole(self, here: Here) -> None:
+        told = here("pipeline", "--json").data
+        assert list(told) == [stage.value for stage in Stage]
+        assert here("pipeline", "--mermaid").out.startswith("stateDiagram-v2")
+        assert "check_production" in here("pipeline").out
+
+    def test_doctor_finds_what_is_wrong(self, shop: Here, orch: Orch) -> None:
+        place = orch.folder / "shop"
+        config = CONFIG.replace('kind = "scripted"', 'kind = "claude"\ncommand = ["/nonexistent/claude"]') + (
+            '[image]\ncommand = ["true"]\nartifact = "dist"\nrebuild = true\n'
+            '[staging]\nname = "s"\ndeploy = ["true"]\n[staging.probe]\nurl = "http://127.0.0.1:1/"\n'
+        )
+        (place / ".orchestrator.toml").write_text(config, encoding="utf-8")
+        Hand(place).commit("Break it")
+        assert shop("init", cwd=place).code == 0
+        found = {f["about"]: f for f in shop("doctor", "--json").data["findings"]}
+        assert found["agent claude of shop"]["level"] == "warning"
+        assert "not the tested one" in found["shop image"]["text"]
+        assert "start-only" in found["shop staging"]["text"]
+        assert found["git"]["level"] == "ok"
+
+    def test_doctor_works_before_there_is_anything(self, here: Here, orch: Orch) -> None:
+        assert here("doctor").code == 0
+        assert not orch.home.exists()
+
+
+class TestDeciding:
+    def test_a_decision_is_stored_for_the_next_service(self, shop: Here) -> None:
+        shop("task", "add", "x")
+        said = shop("task", "cancel", "SHOP-1", "--reason", "not needed", "--as", "Ada", "--json")
+        assert said.data["outcome"] is None and said.data["served"] is False
+        event = shop("task", "show", "SHOP-1", "--json").data["events"][-1]
+        assert (event["data"]["person"], event["data"]["reason"]) == ("Ada", "not needed")
+
+    def test_what_does_not_fit_is_refused(self, shop: Here) -> None:
+        shop("task", "add", "x")
+        said = shop("task", "approve", "SHOP-1")
+        assert said.code == 2
+        assert "nothing there waits" in said.err
+
+    def test_a_rejection_wants_a_reason(self, shop: Here) -> None:
+        shop("task", "add", "x")
+        assert shop("task", "reject", "SHOP-1").code == 2
+
+    def test_a_freeze_is_lifted_once(self, shop: Here, orch: Orch) -> None:
+        shop("task", "add", "x")
+        desk: Desk = desk_at(orch.home)
+        desk.freeze("SHOP-1", "broken")
+        desk.database.close()
+        assert "broken" in shop("queue").out
+        assert "delivers again" in shop("unfreeze", "shop").out
+        assert "was not frozen" in shop("unfreeze", "shop").out
+        assert shop("unfreeze", "nowhere").code == 2
+
+
+class TestState:
+    def test_it_is_private(self, shop: Here, orch: Orch) -> None:
+        shop("task", "add", "x")
+        assert orch.home.stat().st_mode & 0o077 == 0
+        for place in orch.home.glob("orchestrator.db*"):
+            assert place.stat().st_mode & 0o077 == 0
+
+    @pytest.mark.parametrize("command", [("init",), ("serve",), ("run", "x")], ids=" ".join)
+    def test_a_folder_that_cannot_be_written_is_3(
+        self, here: Here, orch: Orch, command: tuple[str, ...]
+    ) -> None:
+        hand = orch.checkout()
+        closed = orch.folder / "closed"
+        closed.mkdir(mode=0o500)
+        # Modes do not stop root; the kernel's own file system does.
+        here.monkeypatch.setenv("ORCH_HOME", "/proc/orch" if os.getuid() == 0 else str(closed / "state"))
+        said = here(*command, cwd=hand.folder)
+        assert said.code == 3
+        assert said.err.startswith("orch: ") and "Traceback" not in said.err
+
+    def test_a_file_that_is_no_database_is_refused(self, here: Here, orch: Orch) -> None:
+        orch.home.mkdir(mode=0o700)
+        (orch.home / "orchestrator.db").write_bytes(b"no database" * 500)
+        assert here("task", "list").code == 3
+        said = here("init", cwd=orch.checkout().folder)
+        assert said.code == 2
+        assert "ORCH_DATABASE_URL" in said.err

@@ -1,0 +1,337 @@
+"""The API over a real database and a real server: what it answers, and what it refuses."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from orchestrator.domain.effect import EffectName
+from orchestrator.domain.job import JobKind
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold
+from tests.fixtures_desk import Desk, Serve
+
+TOKEN = "a-token-of-more-than-sixteen"
+LOCAL = "local-token-of-more-than-sixteen"
+
+
+def client(url: str, **headers: str) -> httpx.Client:
+    return httpx.Client(base_url=url, trust_env=False, timeout=20, headers=headers)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.fixture
+def api(serve: Serve) -> Any:
+    with client(serve()) as opened:
+        yield opened
+
+
+class TestHealth:
+    def test_is_alive(self, api: httpx.Client) -> None:
+        assert api.get("/healthz").json()["status"] == "ok"
+
+    def test_says_when_it_is_not_ready(self, serve: Serve) -> None:
+        fit = [False]
+        with client(serve(ready=lambda: fit[0])) as api:
+            assert api.get("/readyz").status_code == 503
+            fit[0] = True
+            assert api.get("/readyz").status_code == 200
+
+
+class TestReading:
+    def test_pages_tasks_newest_first(self, api: httpx.Client, desk: Desk) -> None:
+        for number in range(5):
+            desk.file(f"Ticket {number}")
+        first = api.get("/tasks", params={"limit": 2}).json()
+        assert [task["title"] for task in first["tasks"]] == ["Ticket 4", "Ticket 3"]
+        second = api.get("/tasks", params={"limit": 2, "before": first["next_before"]}).json()
+        third = api.get("/tasks", params={"limit": 2, "before": second["next_before"]}).json()
+        assert [task["title"] for task in third["tasks"]] == ["Ticket 0"]
+        assert third["next_before"] is None
+
+    def test_lists_open_tasks_only_when_asked(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file("Gone")
+        desk.move("SHOP-1", Stage.CANCELLED)
+        desk.file("Here")
+        assert [task["title"] for task in api.get("/tasks?open=true").json()["tasks"]] == ["Here"]
+
+    def test_tells_the_whole_story(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file("Add a basket", body="With a sum.", labels=("fast",))
+        desk.move("SHOP-1", Stage.DEVELOPMENT)
+        desk.run("SHOP-1", JobKind.DEVELOPER, "Done it.")
+        desk.effect("SHOP-1", EffectName.PUSH, "abc")
+        story = api.get("/tasks/SHOP-1").json()
+        assert story["task"]["body"] == "With a sum."
+        assert [event["type"] for event in story["events"]][:2] == ["task.created", "stage.changed"]
+        assert story["runs"][0]["kind"] == "developer"
+        assert story["runs"][0]["usage"]["cost_usd"] == 0.1234
+        assert story["effects"][0]["state"] == "applied"
+        assert story["spent"]["total_tokens"] == 7140
+
+    def test_gives_events_behind_a_mark(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        first = api.get("/tasks/SHOP-1/events").json()
+        assert len(first["events"]) == 1
+        nothing = api.get("/tasks/SHOP-1/events", params={"after": first["next_after"]}).json()
+        assert nothing == {"events": [], "next_after": first["next_after"]}
+        desk.move("SHOP-1", Stage.ANALYSIS)
+        later = api.get("/tasks/SHOP-1/events", params={"after": first["next_after"]}).json()
+        assert [event["to_stage"] for event in later["events"]] == ["analysis"]
+
+    def test_says_why(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        desk.hold("SHOP-1", Hold.BLOCKED, "waits for SHOP-0")
+        why = api.get("/tasks/SHOP-1/why").json()
+        assert "waits for SHOP-0" in why["line"]
+
+    def test_shows_the_queue_with_its_blocks(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        desk.move("SHOP-1", Stage.DEVELOPMENT)
+        desk.work("SHOP-1", JobKind.DEVELOPER)
+        desk.freeze("SHOP-1", "broken")
+        queue = api.get("/queue").json()
+        assert queue["running"][0]["task"] == "SHOP-1"
+        assert queue["serial_gate"]["frozen"][0]["reason"] == "broken"
+        assert {"merge_gate", "reaper", "transition_lease"} <= set(queue)
+
+
+class TestActing:
+    def test_files_a_ticket(self, api: httpx.Client, desk: Desk) -> None:
+        sent = {"repo": "shop", "title": "Корзина", "body": "…", "labels": ["fast"], "priority": 3}
+        answer = api.post("/tasks", json=sent)
+        assert answer.status_code == 201
+        assert answer.headers["location"] == "/tasks/SHOP-1"
+        assert desk.operations.task("SHOP-1").title == "Корзина"
+        assert desk.woken
+
+    def test_files_a_ticket_of_elsewhere_once(self, api: httpx.Client) -> None:
+        sent = {"repo": "shop", "title": "Once", "external_id": "PLANE-7"}
+        first, second = api.post("/tasks", json=sent).json(), api.post("/tasks", json=sent).json()
+        assert first["work_item"] == second["work_item"]
+
+    @pytest.mark.parametrize("act", ["approve", "reject", "retry", "cancel"])
+    def test_stores_a_decision(self, api: httpx.Client, desk: Desk, act: str) -> None:
+        desk.file()
+        desk.move("SHOP-1", Stage.ANALYSIS)
+        answer = api.post(f"/tasks/SHOP-1/{act}", json={"person": "Ada", "reason": "so"})
+        assert answer.status_code == 202
+        receipt = answer.json()
+        outcome = api.get(f"/tasks/SHOP-1/signals/{receipt['signal_id']}").json()
+        assert outcome["outcome"] is None
+        assert desk.operations.story("SHOP-1").events[-1].data["person"] == "Ada"
+
+    def test_takes_a_decision_without_a_body(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        assert api.post("/tasks/SHOP-1/cancel").status_code == 202
+
+    def test_lifts_a_freeze_once(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        desk.freeze("SHOP-1", "broken")
+        answers = [api.post("/serial-gate/unfreeze", params={"repo": "shop"}).json() for _ in range(2)]
+        assert [answer["lifted"] for answer in answers] == [True, False]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            {"repo": "shop", "title": ""},
+            {"repo": "shop", "title": " \t\n"},
+            {"repo": "shop"},
+            {"repo": "shop", "title": "x", "lables": ["typo"]},
+            {"repo": "shop", "title": "x" * 5001},
+            {"repo": "shop", "title": "x", "labels": ["l"] * 51},
+            {"repo": "shop", "title": ["x"]},
+            {"repo": "shop", "title": 7},
+            {"repo": "shop", "title": "x", "priority": 10**400},
+            [],
+            "text",
+            None,
+        ],
+        ids=range(12),
+    )
+    def test_bad_tickets_are_400(self, api: httpx.Client, desk: Desk, sent: object) -> None:
+        content = json.dumps(sent).encode()
+        answer = api.post("/tasks", content=content, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+        assert answer.headers["content-type"].startswith("application/problem+json")
+        assert answer.json()["detail"]
+        assert desk.operations.tasks() == []
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            b"{",
+            b"\xff\xfe",
+            b'{"repo": "shop", "title": "\\ud800"}',
+            b'{"repo": "shop", "title": NaN}',
+            b'{"repo": "shop", "title": "x", "priority": ' + b"9" * 100_000 + b"}",
+            b"[" * 10_000 + b"]" * 10_000,
+            b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+            b"[" * 500_000,
+        ],
+        ids=[
+            "cut",
+            "no UTF-8",
+            "surrogate",
+            "NaN",
+            "huge number",
+            "deep list",
+            "deep object",
+            "half a megabyte deep",
+        ],
+    )
+    def test_hostile_json_is_400(self, api: httpx.Client, desk: Desk, raw: bytes) -> None:
+        answer = api.post("/tasks", content=raw, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+        assert desk.operations.tasks() == []
+
+    def test_brackets_in_text_are_not_depth(self, api: httpx.Client) -> None:
+        sent = {"repo": "shop", "title": "[" * 400 + '\\"{' * 100}
+        assert api.post("/tasks", json=sent).status_code == 201
+
+    def test_a_nul_is_refused(self, api: httpx.Client) -> None:
+        answer = api.post("/tasks", json={"repo": "shop", "title": "a\0b"})
+        assert answer.status_code == 409
+        assert "NUL" in answer.json()["detail"]
+
+    def test_a_form_is_no_json(self, api: httpx.Client) -> None:
+        assert api.post("/tasks", data={"repo": "shop", "title": "x"}).status_code == 400
+
+    def test_unknown_things_are_404_with_a_hint(self, api: httpx.Client) -> None:
+        for answer in (
+            api.get("/tasks/SHOP-99"),
+            api.post("/tasks/SHOP-99/cancel"),
+            api.post("/tasks", json={"repo": "nowhere", "title": "x"}),
+            api.get("/nothing"),
+        ):
+            assert answer.status_code == 404
+            assert answer.json()["hint"]
+
+    def test_what_does_not_fit_the_stage_is_409(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        answer = api.post("/tasks/SHOP-1/approve")
+        assert answer.status_code == 409
+        assert "nothing there waits" in answer.json()["detail"]
+
+    def test_a_wrong_method_is_405(self, api: httpx.Client) -> None:
+        assert api.delete("/tasks/SHOP-1").status_code == 405
+
+    @pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "before=-1", "before=" + "9" * 30])
+    def test_bad_queries_are_400(self, api: httpx.Client, query: str) -> None:
+        assert api.get(f"/tasks?{query}").status_code == 400
+
+    def test_a_lost_database_is_no_traceback(self, serve: Serve, desk: Desk) -> None:
+        with client(serve()) as api:
+            desk.database.path.write_bytes(b"no database" * 1000)
+            answer = api.get("/tasks")
+        assert answer.status_code == 503
+        assert "Traceback" not in answer.text
+
+
+class TestMetrics:
+    def test_are_json_unless_asked_otherwise(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        for accept in ("*/*", "application/json", "application/json, text/plain, */*", "text/html,*/*;q=0.8"):
+            metrics = api.get("/metrics", headers={"accept": accept}).json()
+            assert metrics["schema_version"] == 1
+            assert metrics["gauges"]["orch_open_tasks"] == {"created": 1}
+
+    def test_are_prometheus_text_for_a_scraper(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+        answer = api.get("/metrics", headers={"accept": accept})
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        lines = answer.text.splitlines()
+        assert 'orch_open_tasks{stage="created"} 1' in lines
+        assert "# TYPE orch_jobs_claimed_total counter" in lines
+
+
+class TestTokens:
+    def test_everything_but_health_asks_for_it(self, serve: Serve, desk: Desk) -> None:
+        desk.file()
+        with client(serve(token=TOKEN)) as api:
+            assert api.get("/healthz").status_code == api.get("/readyz").status_code == 200
+            for path in ("/queue", "/tasks", "/tasks/SHOP-1", "/metrics", "/openapi.json", "/nothing", "/"):
+                refused = api.get(path)
+                assert refused.status_code == 401, path
+                assert refused.headers["www-authenticate"] == "Bearer"
+            assert api.get("/queue", headers=bearer(TOKEN)).status_code == 200
+
+    @pytest.mark.parametrize("wrong", ["x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "é" * 30], ids=range(5))
+    def test_a_wrong_one_is_refused(self, serve: Serve, wrong: str) -> None:
+        with client(serve(token=TOKEN)) as api:
+            for header in (b"Bearer " + wrong.encode(), b"Bearer", b"Basic " + TOKEN.encode()):
+                assert api.get("/queue", headers=[(b"authorization", header)]).status_code == 401
+
+    def test_the_local_one_is_as_good(self, serve: Serve, desk: Desk) -> None:
+        desk.file()
+        with client(serve(token=TOKEN, local_token=LOCAL), **bearer(LOCAL)) as api:
+            assert api.post("/tasks/SHOP-1/cancel").status_code == 202
+
+    def test_without_one_loopback_reads_and_files_but_does_not_decide(self, serve: Serve, desk: Desk) -> None:
+        desk.file()
+        with client(serve(local_token=LOCAL)) as api:
+            assert api.get("/tasks").status_code == 200
+            assert api.post("/tasks", json={"repo": "shop", "title": "x"}).status_code == 201
+            for path in ("/tasks/SHOP-1/cancel", "/tasks/SHOP-1/approve", "/serial-gate/unfreeze?repo=shop"):
+                assert api.post(path).status_code == 401
+            assert api.post("/tasks/SHOP-1/cancel", headers=bearer(LOCAL)).status_code == 202
+
+    def test_a_browser_is_shown_the_way_in(self, serve: Serve) -> None:
+        with client(serve(token=TOKEN), accept="text/html") as api:
+            sent = api.get("/")
+            assert (sent.status_code, sent.headers["location"]) == (303, "/login")
+            assert api.post("/login", data={"token": "wrong"}).status_code == 401
+            let_in = api.post("/login", data={"token": TOKEN})
+            assert let_in.status_code == 303
+            cookie = let_in.headers["set-cookie"]
+            assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower() and TOKEN not in cookie
+            assert api.get("/").status_code == 200
+            assert api.post("/tasks", json={"repo": "shop", "title": "x"}).status_code == 401
+
+
+class TestPagesOfOtherSites:
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::2]"]
+    )
+    def test_may_not_rebind_their_name(self, api: httpx.Client, host: str) -> None:
+        assert api.get("/queue", headers={"host": host}).status_code == 421
+
+    @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9", "[::1]:8114", "LOCALHOST"])
+    def test_our_names_are_known(self, api: httpx.Client, host: str) -> None:
+        assert api.get("/healthz", headers={"host": host}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"origin": "https://evil.example"},
+            {"origin": "null"},
+            {"origin": "http://127.0.0.1:1"},
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site"},
+        ],
+        ids=["other", "null", "other port", "cross-site", "same-site"],
+    )
+    def test_may_not_ask_for_changes(self, api: httpx.Client, desk: Desk, headers: dict[str, str]) -> None:
+        desk.file()
+        assert api.post("/tasks/SHOP-1/cancel", headers=headers).status_code == 403
+
+    def test_our_own_page_may(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        own = {"origin": str(api.base_url).rstrip("/"), "sec-fetch-site": "same-origin"}
+        assert api.post("/tasks/SHOP-1/cancel", headers=own).status_code == 202
+
+    def test_are_told_nothing_by_cors(self, api: httpx.Client) -> None:
+        answer = api.options("/tasks", headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in answer.headers
+
+    def test_every_answer_is_dressed(self, api: httpx.Client) -> None:
+        for path in ("/", "/queue", "/nothing"):
+            headers = api.get(path).headers
+            assert "default-src 'none'" in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"

@@ -1,0 +1,96 @@
+"""The command tree as a whole."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from orchestrator.cli.entry import COMMANDS, orch
+from orchestrator.cli.reference import reference
+from tests.fixtures_orch import Here
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+UNWANTED = ("fastapi", "pydantic", "httpx", "uvicorn", "jinja2", "sqlite3", "structlog", "yaml")
+
+
+def leaves() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+
+    def walk(path: str, command: click.Command) -> None:
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            for name in command.list_commands(ctx):
+                below = command.get_command(ctx, name)
+                assert below is not None
+                walk(f"{path} {name}".strip(), below)
+        else:
+            found.append((path, command))
+
+    walk("", orch)
+    return found
+
+
+@pytest.mark.parametrize(("path", "command"), leaves(), ids=[path for path, _ in leaves()])
+def test_every_command_explains_itself_and_speaks_json(path: str, command: click.Command) -> None:
+    assert command.help
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert "--json" in options or path == "demo"
+    for parameter in command.params:
+        assert (
+            isinstance(parameter, click.Argument) or parameter.help or parameter.hidden or path == "task list"
+        )
+
+
+def test_the_list_of_commands_is_what_they_say_of_themselves() -> None:
+    for name, lazy in COMMANDS.items():
+        command = orch.get_command(click.Context(orch), name)
+        assert command is not None
+        assert (command.help or "").split("\n\n")[0].strip() == lazy.text
+
+
+@pytest.mark.parametrize("args", [["--version"], ["--help"]], ids=["version", "help"])
+def test_version_and_help_load_nothing(args: list[str]) -> None:
+    program = (
+        "import sys\nfrom orchestrator.cli.entry import run\n"
+        f"code = run({args!r})\nprint(sorted(set({UNWANTED!r}) & set(sys.modules)), code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+def test_the_reference_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), (
+        "run: python -m orchestrator.cli.reference > docs/reference/cli.md"
+    )
+
+
+class TestErrors:
+    def test_an_unknown_command_is_guessed(self, here: Here) -> None:
+        said = here("tsk")
+        assert (said.code, said.out) == (2, "")
+        assert "Did you mean task?" in said.err
+
+    def test_an_unknown_option_is_2(self, here: Here) -> None:
+        assert here("queue", "--jsn").code == 2
+
+    def test_wrong_settings_are_all_named_at_once(self, here: Here) -> None:
+        here.monkeypatch.setenv("ORCH_PORT", "no port")
+        here.monkeypatch.setenv("ORCH_MAX_AGENT", "2")
+        said = here("queue")
+        assert said.code == 2
+        assert "ORCH_PORT" in said.err and "Did you mean ORCH_MAX_AGENTS?" in said.err
+
+    def test_there_is_nothing_yet(self, here: Here) -> None:
+        for command in (["task", "list"], ["queue"], ["why", "X-1"], ["lease", "list"]):
+            said = here(*command)
+            assert said.code == 2
+            assert "orch init" in said.err
+            assert "Traceback" not in said.err
+
+    def test_debug_shows_the_trace(self, here: Here) -> None:
+        here.monkeypatch.setenv("ORCH_LOG_LEVEL", "debug")
+        assert "Traceback" in here("task", "list").err

@@ -15,7 +15,7 @@ from orchestrator.db.evidence import CheckResult
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.health import Health
 from orchestrator.domain.effect import EffectName, Intent
-from orchestrator.domain.errors import MeasurementFailed, OutsideError
+from orchestrator.domain.errors import ConfigError, MeasurementFailed, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind
 from orchestrator.domain.task import Task
@@ -69,6 +69,7 @@ class CheckRunner:
         """Do the job and say what it showed.
 
         :raises Interrupted: ``stop`` was set first.
+        :raises ConfigError: the program of the checks is not installed here.
         :raises OutsideError: the checkout could not be made or an authority could not be asked; nothing was shown.
         """
         place = self._places.of(task.repo)
@@ -99,8 +100,7 @@ class CheckRunner:
                         stop=stop,
                     )
             except OSError as error:
-                reason = f"The checks did not run: {config.ci.command[0]!r}: {error.strerror}. Correct [ci] command."
-                return CheckResult(job.kind, sha, False, {"reason": reason})
+                return _not_run(job, sha, config.ci.command[0], error)
             finally:
                 sweep(f"{MARKER}={mark}")
             if ended.stopped:
@@ -138,7 +138,13 @@ class CheckRunner:
         def expected(seen: str) -> bool:
             if job.kind is JobKind.STAGING_HEALTH or seen == sha:
                 return seen == sha
-            return place.forge.contains(Sha(seen), sha)  # a later merge that contains M is good as well
+            # A later merge that contains M is good as well; what main does not know is no such merge.
+            main = place.forge.tip(place.forge.default_branch)
+            return (
+                main is not None
+                and place.forge.contains(main, Sha(seen))
+                and place.forge.contains(Sha(seen), sha)
+            )
 
         result = self._health.watch(environment, expected, stop, environment.timeout_s, wanted=sha)
         if result.stopped:
@@ -167,6 +173,17 @@ class CheckRunner:
                 f"the deploy command of {environment.name} {ended.ending.value}{code}. {ended.detail}".strip()
             )
         return None
+
+
+def _not_run(job: Job, sha: Sha, program: str, error: OSError) -> CheckResult:
+    """A program of the tree is the change's to mend; one that this machine lacks is a person's."""
+    reason = f"The checks did not run: {program!r}: {error.strerror}."
+    if "/" in program:
+        return CheckResult(job.kind, sha, False, {"reason": reason})
+    raise ConfigError(
+        f"{reason} The task waits.",
+        hint="Install the program, or correct [ci] command of the default branch; then retry the task.",
+    )
 
 
 def _before_the_run(checkout: Path, coverage: CoverageConfig | None) -> float:

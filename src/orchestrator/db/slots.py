@@ -109,9 +109,14 @@ def freeze(tx: Tx, repo: RepoName, reason: str, task_id: TaskId | None) -> None:
     tx.execute("slots.freeze", repo=repo, reason=reason, task_id=task_id)
 
 
+def take_from_freeze(tx: Tx, repo: RepoName) -> None:
+    """Free the merge slot that a freeze holds."""
+    tx.execute("slots.take_from_freeze", name=merge_slot(repo))
+
+
 def unfreeze(tx: Tx, repo: RepoName) -> bool:
     """Lift a freeze and free what it held; False where there was none."""
-    tx.execute("slots.take_from_freeze", name=merge_slot(repo))
+    take_from_freeze(tx, repo)
     return tx.execute("slots.unfreeze", repo=repo) == 1
 
 

@@ -35,6 +35,8 @@ def check_created(evidence: Evidence) -> GateResult:
     """The ticket is accepted: what it depends on is done and its repository takes new work."""
     if evidence.unmet:
         names = ", ".join(f"{work_item} ({stage})" for work_item, stage in evidence.unmet)
+        if any(stage is Stage.CANCELLED for _, stage in evidence.unmet):
+            return waiting(f"waits for {names}, which will never be done: cancel this task, or file it anew")
         return waiting(f"waits for {names}")
     if evidence.freeze is not None and evidence.freeze.lent_to != evidence.task.id:
         return waiting(f"the repository is frozen: {evidence.freeze.reason}", frozen=True)

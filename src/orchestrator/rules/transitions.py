@@ -18,7 +18,7 @@ class EdgeKind(StrEnum):
 
     ADVANCE = "advance"  # the gate has passed
     REJECT = "reject"  # the gate has failed; counted, bounded, then the task escalates
-    RENEW = "renew"  # main moved: a new candidate, no rejection
+    RENEW = "renew"  # the same stage anew, no rejection: main moved, or a person has a deploy started again
     REQUEUE = "requeue"  # a person did not answer in time: slots are freed, no rejection
     CANCEL = "cancel"  # a person's word
 
@@ -81,6 +81,14 @@ START_STAGING = _effect(EffectName.DEPLOY_INIT, "staging", needs="staging")
 MERGE = _effect(EffectName.MERGE_PR)
 PROMOTE = _effect(EffectName.IMAGE, "production", needs="image")
 START_PRODUCTION = _effect(EffectName.DEPLOY_INIT, "production", needs="production")
+
+WRITTEN_BY: Mapping[str, JobKind] = MappingProxyType(
+    {
+        "12-review.md": JobKind.REVIEWER,
+        "13-test-report.md": JobKind.TESTER,
+        "14-staging-log.md": JobKind.DEPLOYER,
+    }
+)
 
 APPROVED = "approved"
 CONFIRM_DEPLOY = "confirm-deploy"
@@ -173,6 +181,7 @@ def _edges() -> Iterator[Edge]:
     ):
         yield Edge(source, target, EdgeKind.REJECT)
     yield Edge(Stage.DEPLOY_STAGING, Stage.DEPLOY_STAGING, EdgeKind.RENEW)
+    yield Edge(Stage.DEPLOY, Stage.DEPLOY, EdgeKind.RENEW)
     yield Edge(Stage.DEPLOY_STAGING, Stage.TESTING, EdgeKind.REQUEUE)
     for source in Stage:
         if not source.terminal and source is not Stage.DEPLOY:

@@ -23,8 +23,10 @@ from orchestrator.images.store import ImageStore
 from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_target, next_step
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.plans import Plans
 from orchestrator.stage_engine.signals import Signals
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, judging_commit
+from orchestrator.stage_engine.ways_back import WaysBack
 from orchestrator.stage_engine.work import Work
 from orchestrator.work_items.reading import DocumentError
 from orchestrator.work_items.verdict_documents import escalates, parse_track
@@ -42,9 +44,10 @@ class StageEngine:
     def __init__(self, tools: Tools, deployer: Deployer, store: ImageStore) -> None:
         self._tools = tools
         self._moves = Moves(tools)
-        self._acts = Acts(tools, self._moves, deployer, store)
-        self._signals = Signals(tools, self._moves, self._acts)
-        self._work = Work(tools, self._moves, self._acts)
+        back = WaysBack(tools, self._moves)
+        self._acts = Acts(tools, self._moves, back, Plans(store, tools.entropy), deployer)
+        self._signals = Signals(tools, self._moves, back)
+        self._work = Work(tools, self._moves, back, self._acts)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
             StepKind.JOB: self._work.job,
@@ -171,7 +174,7 @@ class StageEngine:
         """Every step of the stage is behind the task: take the edge."""
         task = at.task
         if task.stage is Stage.TESTING:
-            return self._moves.enter_staging(at, reason="tested; merge slot and staging are ours")
+            return self._enter_staging(at)
         if task.stage is Stage.CREATED:
             base = task.base_sha
             config = self._tools.configs.of(task.repo, base) if base else None
@@ -197,6 +200,19 @@ class StageEngine:
             before = lambda tx: tasks.set_gated(tx, task.id, task.head_sha)  # noqa: E731
         target = advance_target(task.stage, task.track)
         return self._moves.move(at, target, EdgeKind.ADVANCE, reason=f"{task.stage} passed", before=before)
+
+    def _enter_staging(self, at: Situation) -> Outcome:
+        """Queue for the slots that main's configuration, as it is now, asks for."""
+        forge = at.place.forge
+        at.place.clone.fetch()
+        main = forge.tip(forge.default_branch)
+        if main is None:
+            raise OutsideError(f"{forge.default_branch} of {at.task.repo} has vanished.")
+        try:
+            config = self._tools.configs.of(at.task.repo, main)
+        except ConfigError as error:
+            return self._moves.hold(at, Hold.BLOCKED, str(error))
+        return self._moves.enter_staging(at, config, reason="tested; merge slot and staging are ours")
 
     def _label_track(self, at: Situation) -> Callable[[Tx], None]:
         labels = {f"track:{track}": track for track in Track} | {track.value: track for track in Track}

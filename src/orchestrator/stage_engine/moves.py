@@ -29,7 +29,7 @@ FREEING = frozenset({Stage.DEVELOPMENT, Stage.TESTING, Stage.CANCELLED, Stage.DO
 class SlotBusy(Exception):
     """Leaves a write block without a trace; the reason becomes a hold."""
 
-    def __init__(self, reason: str, hold: Hold) -> None:
+    def __init__(self, reason: str, hold: Hold = Hold.SLOT) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hold = hold
@@ -91,13 +91,14 @@ class Moves:
                 self._keep_verdicts(tx, moved)
             if hold is not None:
                 self._write_hold(tx, at, moved, *hold)
-            else:
+            elif kind is not EdgeKind.REQUEUE:
                 self._first_job(tx, moved, config or at.config, brief)
             self._tell_tracker(tx, moved, reason, transition_id)
             if target.terminal:
                 mail.close_waiting(tx, task.id, f"the task went to {target}: {reason}")
-            if target is Stage.DONE:
                 wake.extend(tasks.dependents(tx, task.id))
+            if target is Stage.DONE:
+                self._lift_own_freeze(tx, at, wake)
             self._tools.ownership.release(tx, lease, epoch=moved.epoch)
 
         self._tools.waypoints.reach("transition.before_commit", task=task.id, target=target)
@@ -113,11 +114,12 @@ class Moves:
             self._tools.stop_job(task.id)
         return Outcome.ENDED if target.terminal else Outcome.MOVED
 
-    def enter_staging(self, at: Situation, *, reason: str) -> Outcome:
-        """Take the merge slot and staging, both or neither, in the commit testing → deploy-staging (DESIGN §3)."""
-        names = [slots.merge_slot(at.task.repo)]
-        if at.settings.staging is not None:
-            names.append(slots.environment_slot(at.settings.staging.name))
+    def enter_staging(self, at: Situation, config: RepoConfig, *, reason: str) -> Outcome:
+        """Take the merge slot and staging, both or neither, in the commit testing → deploy-staging (DESIGN §3).
+
+        ``config`` is main's as it is now: the candidate will be judged and deployed by it.
+        """
+        names = slots_needed(at.task, config)
 
         def take(tx: Tx) -> None:
             freeze = slots.frozen(tx, at.task.repo)
@@ -138,10 +140,22 @@ class Moves:
         except SlotBusy as busy:
             return self.hold(at, busy.hold, busy.reason)
 
-    def hold(self, at: Situation, why: Hold, reason: str) -> Outcome:
-        """Say why the task waits, call a person where one is needed, and let go."""
+    def hold(
+        self,
+        at: Situation,
+        why: Hold,
+        reason: str,
+        *,
+        proofs: Sequence[Proof] = (),
+        also: Callable[[Tx], None] | None = None,
+    ) -> Outcome:
+        """Say why the task waits, call a person where one is needed, and let go: one commit with what belongs to it."""
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
+            for proof in proofs:
+                self._tools.ledger.settle(tx, at.lease, at.task, proof)
+            if also is not None:
+                also(tx)
             self._write_hold(tx, at, at.task, why, reason)
         return Outcome.HELD
 
@@ -204,8 +218,18 @@ class Moves:
         freed = sorted(set(before) - set(slots.held_by(tx, at.task.id)))
         for name in freed:
             events.append(tx, EventType.SLOT_FREED, at.lease.owner, task=at.task, data={"slot": name})
-        if freed:
+        if freed or at.task.hold is Hold.SLOT:  # whoever waited behind a waiter that gives up is next
             wake.extend(tasks.waiting_for_slot(tx))
+
+    def _lift_own_freeze(self, tx: Tx, at: Situation, wake: list[TaskId]) -> None:
+        """What was broken runs now: the freeze that it had caused has lost its reason."""
+        freeze = slots.frozen(tx, at.task.repo)
+        if freeze is None or freeze.task_id != at.task.id:
+            return
+        slots.unfreeze(tx, at.task.repo)
+        data = {"repo": at.task.repo, "reason": f"{at.task.work_item} is done"}
+        events.append(tx, EventType.REPO_UNFROZEN, at.lease.owner, task=at.task, data=data)
+        wake.extend(task.id for task in tasks.list_open(tx) if task.repo == at.task.repo)
 
     def _keep_verdicts(self, tx: Tx, moved: Task) -> None:
         """Queued again for the slots: nothing about the gated SHA has changed, so nothing is judged or paid again."""
@@ -248,3 +272,11 @@ class Moves:
         """After a lost answer to COMMIT the transition's own id decides (law 2)."""
         with self._tools.database.write() as tx:
             return events.transition_happened(tx, transition_id)
+
+
+def slots_needed(task: Task, config: RepoConfig) -> list[str]:
+    """The shared places that a task holds in deploy-staging."""
+    names = [slots.merge_slot(task.repo)]
+    if config.staging is not None:
+        names.append(slots.environment_slot(config.staging.name))
+    return names

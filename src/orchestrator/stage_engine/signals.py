@@ -1,18 +1,18 @@
 """What people say of a task: approve, reject, cancel, retry. Bound to what was on show, answered either way (law 7)."""
 
-from orchestrator.db import effects, events, evidence, jobs, leases, mail, tasks
+from orchestrator.db import effects, events, evidence, leases, mail
 from orchestrator.db.database import Tx
 from orchestrator.db.mail import WaitingSignal
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.event import EventType
-from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold, Task
+from orchestrator.domain.task import Hold, Signal, Task
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, Step, StepKind, next_step
 from orchestrator.runtime.clock import parse_stamp
-from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.retries import NotNow, Retries
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.ways_back import WaysBack
 
 CANCEL = "cancel"
 RETRY = "retry"
@@ -31,10 +31,11 @@ def subject_on_show(tx: Tx, task: Task) -> str | None:
 class Signals:
     """Applies or refuses a task's waiting signals, in order."""
 
-    def __init__(self, tools: Tools, moves: Moves, acts: Acts) -> None:
+    def __init__(self, tools: Tools, moves: Moves, back: WaysBack) -> None:
         self._tools = tools
         self._moves = moves
-        self._acts = acts
+        self._back = back
+        self._retries = Retries(tools, moves)
 
     def waiting_cancel(self, at: Situation) -> str | None:
         """The reason of a cancel that nobody has dealt with: it turns an intended merge (law 3)."""
@@ -71,7 +72,7 @@ class Signals:
             )
         if at.task.hold is Hold.PERSON and step.what == CONFIRM_DEPLOY and self._too_late(at):
             why = "nobody confirmed the deploy in time; it queues again"
-            return self._moves.move(at, Stage.TESTING, EdgeKind.REQUEUE, reason=why)
+            return self._back.requeue(at, why)
         what = "the deploy of" if step.what == CONFIRM_DEPLOY else "the analysis at"
         return self._moves.hold(
             at,
@@ -84,12 +85,8 @@ class Signals:
         with self._tools.database.read() as tx:
             subject = subject_on_show(tx, task)
         step = next_step(task.stage, at.passed, at.has)
-        if (signal.stage, signal.round, signal.subject) != (task.stage, task.round, subject):
-            return self._refuse(
-                at,
-                waiting,
-                f"it was given for {signal.stage} round {signal.round}; the task has moved on since",
-            )
+        if not _same_round(signal, task) or signal.subject != subject:
+            return self._refuse(at, waiting, _moved_on(signal))
         if step is None or step.kind is not StepKind.APPROVAL or step.what != signal.kind or subject is None:
             return self._refuse(at, waiting, "nothing waits for this approval")
         with self._tools.database.write() as tx:
@@ -118,30 +115,29 @@ class Signals:
     def _retry(self, at: Situation, waiting: WaitingSignal) -> Outcome:
         if at.task.hold not in ANSWERABLE:
             return self._refuse(at, waiting, "the task does not wait for a decision")
-        step = next_step(at.task.stage, at.passed, at.has)
-        with self._tools.database.write() as tx:
-            leases.check(tx, at.lease)
-            self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
-            tasks.forgive(tx, at.task.id)
-            tasks.release_hold(tx, at.task.id)
-            if step is not None and step.kind is StepKind.JOB:
-                last = jobs.of_step(tx, at.task, JobKind(step.what))
-                if last is not None and last.status is JobStatus.FAILED:
-                    jobs.enqueue(
-                        tx, at.task, jobs.NewJob(last.kind, last.subject, last.brief, last.max_attempts)
-                    )
-        return Outcome.MOVED
+        if not _same_round(waiting.signal, at.task):
+            return self._refuse(at, waiting, _moved_on(waiting.signal))
+        went = self._retries.go_on(
+            at, lambda tx: self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+        )
+        return self._refuse(at, waiting, went.reason) if isinstance(went, NotNow) else went
 
     def _reject(self, at: Situation, waiting: WaitingSignal) -> Outcome:
         signal = waiting.signal
         step = next_step(at.task.stage, at.passed, at.has)
         if step is None or step.kind is not StepKind.APPROVAL or signal.stage != at.task.stage:
             return self._refuse(at, waiting, "nothing waits for this decision")
-        with self._tools.database.write() as tx:
-            leases.check(tx, at.lease)
-            self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+        with self._tools.database.read() as tx:
+            subject = subject_on_show(tx, at.task)
+        if not _same_round(signal, at.task) or signal.subject != subject:
+            return self._refuse(at, waiting, _moved_on(signal))
         reason = f"{signal.person} rejected it: {signal.reason or 'no reason was given'}"
-        return self._acts.reject(at, reason, brief=reason)
+        return self._back.reject(
+            at,
+            reason,
+            brief=reason,
+            also=lambda tx: self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
+        )
 
     def _refuse(self, at: Situation, waiting: WaitingSignal, why: str) -> Outcome:
         with self._tools.database.write() as tx:
@@ -170,3 +166,11 @@ class Signals:
     def _waiting(self, at: Situation) -> list[WaitingSignal]:
         with self._tools.database.read() as tx:
             return mail.waiting_signals(tx, at.task.id)
+
+
+def _same_round(signal: Signal, task: Task) -> bool:
+    return (signal.stage, signal.round) == (task.stage, task.round)
+
+
+def _moved_on(signal: Signal) -> str:
+    return f"it was given for {signal.stage} round {signal.round}; the task has moved on since"

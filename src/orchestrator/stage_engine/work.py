@@ -1,6 +1,6 @@
 """Steps that gather: base and branch, an agent's commits, verdict documents, the candidate M, and the jobs."""
 
-from orchestrator.db import effects, evidence, jobs, leases, tasks
+from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.errors import ConfigError, OutsideError
 from orchestrator.domain.event import EventType
@@ -13,10 +13,11 @@ from orchestrator.gates.evidence import Evidence, gather
 from orchestrator.gates.gated_sha import why_not_gated
 from orchestrator.gates.quality_gates import QG_CHECKS
 from orchestrator.rules.names import branch_name
-from orchestrator.rules.transitions import Step
+from orchestrator.rules.transitions import WRITTEN_BY, Step
 from orchestrator.stage_engine.acts import Acts
-from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.moves import Moves, slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.ways_back import WaysBack
 from orchestrator.work_items.documents import folder
 from orchestrator.work_items.reading import DocumentError
 from orchestrator.work_items.verdict_documents import (
@@ -27,19 +28,15 @@ from orchestrator.work_items.verdict_documents import (
 from orchestrator.workspace.candidate import Conflict, build_candidate, candidate_message
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
-WRITTEN_BY = {
-    "12-review.md": JobKind.REVIEWER,
-    "13-test-report.md": JobKind.TESTER,
-    "14-staging-log.md": JobKind.DEPLOYER,
-}
 
 
 class Work:
     """Handlers of the gathering steps; each ends in one commit or in a hold."""
 
-    def __init__(self, tools: Tools, moves: Moves, acts: Acts) -> None:
+    def __init__(self, tools: Tools, moves: Moves, back: WaysBack, acts: Acts) -> None:
         self._tools = tools
         self._moves = moves
+        self._back = back
         self._acts = acts
 
     def branch(self, at: Situation, step: Step) -> Outcome:
@@ -126,7 +123,9 @@ class Work:
         void = self._why_void(at, head)
         if void is not None or main is None:
             reason = "the verdicts are void: the branch has changed since" if void else "main has vanished"
-            return self._acts.reject(at, reason, brief=str(void or reason))
+            return self._back.reject(at, reason, brief=str(void or reason))
+        if (changed := self._why_queue_again(at, main)) is not None:
+            return changed
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
             sequence, installation = effects.next_sequence(tx)
@@ -139,7 +138,7 @@ class Work:
                 f"The branch conflicts with {forge.default_branch} at {main} in: {files}. "
                 f"Merge that commit into your branch (git merge {main}) and resolve the conflicts."
             )
-            return self._acts.reject(at, f"conflicts with {forge.default_branch} in {files}", brief=brief)
+            return self._back.reject(at, f"conflicts with {forge.default_branch} in {files}", brief=brief)
         fence = self._tools.entropy.token(16)
         new = Candidate(task.id, task.round, built.sha, built.tree, main, head, nonce, sequence, fence)
 
@@ -162,8 +161,8 @@ class Work:
             return self._moves.hold(at, why, result.reason)
         self._moves.judged(at, step.what, result)
         if at.task.stage is Stage.DEPLOY:
-            return self._acts.undo_production(at, result.reason)
-        return self._acts.reject(at, _first_line(result), brief=result.brief())
+            return self._acts.broken(at, result.reason)
+        return self._back.reject(at, _first_line(result), brief=result.brief())
 
     def evidence(self, at: Situation) -> Evidence:
         """What a gate may look at, read now."""
@@ -197,6 +196,18 @@ class Work:
 
     def _judged_sha(self, at: Situation, name: str) -> str:
         return self._subject(at, WRITTEN_BY[name]) or ""
+
+    def _why_queue_again(self, at: Situation, main: Sha) -> Outcome | None:
+        """Main's configuration has changed since the slots were taken: it is broken, or asks for other places."""
+        try:
+            config = self._tools.configs.of(at.task.repo, main)
+        except ConfigError as error:
+            return self._back.requeue(at, str(error), hold=(Hold.BLOCKED, str(error)))
+        with self._tools.database.read() as tx:
+            held = slots.held_by(tx, at.task.id)
+        if sorted(held) != sorted(slots_needed(at.task, config)):
+            return self._back.requeue(at, "main's configuration names another staging now")
+        return None
 
     def _why_void(self, at: Situation, head: Sha) -> Finding | None:
         tip = at.place.forge.tip(at.task.branch or "")

@@ -55,7 +55,8 @@ WHERE id = :task_id AND stage = :expected_stage
 UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
 
 -- name: set_hold
-UPDATE tasks SET hold = :hold, hold_reason = :reason, hold_since = utc_now(), updated_at = utc_now()
+UPDATE tasks SET hold = :hold, hold_reason = :reason, updated_at = utc_now(),
+                 hold_since = CASE WHEN hold IS :hold THEN hold_since ELSE utc_now() END -- another reason, the same wait
 WHERE id = :task_id AND (hold IS NOT :hold OR hold_reason IS NOT :reason);
 
 -- name: clear_hold

@@ -1,0 +1,228 @@
+"""What each intent carries: everything it was judged on, drawn in the transaction that stores it (law 3)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from orchestrator.db import effects, evidence
+from orchestrator.db.database import Tx
+from orchestrator.domain.effect import EffectName, Intent
+from orchestrator.domain.errors import InvariantError
+from orchestrator.domain.ids import Digest, Sha
+from orchestrator.domain.job import JobKind
+from orchestrator.domain.task import Candidate
+from orchestrator.effects import judged
+from orchestrator.effects.image import of_config
+from orchestrator.gates.coverage_gate import measured_percent
+from orchestrator.images.store import ImageStore
+from orchestrator.repo_config.records import EnvironmentConfig
+from orchestrator.rules.transitions import (
+    IMAGE,
+    MERGE,
+    OPEN_PR,
+    PROMOTE,
+    PUSH_BRANCH,
+    PUSH_CANDIDATE,
+    START_PRODUCTION,
+    START_STAGING,
+    Step,
+)
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.stage_engine.situation import Situation
+
+PR_BODY_LIMIT = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is about to be intended."""
+
+    name: EffectName
+    key: str
+    token: str
+    judged: dict[str, object]
+
+
+class NotYet(Exception):
+    """The step cannot be intended now; the text says why. Leaves a write block without a trace."""
+
+
+class Plans:
+    """Draws up the plan of each effect step."""
+
+    def __init__(self, store: ImageStore, entropy: Entropy) -> None:
+        self._store = store
+        self._entropy = entropy
+        self._of: dict[str, Callable[[Tx, Situation, Sha | None], Plan]] = {
+            PUSH_BRANCH.name: self._push_branch,
+            PUSH_CANDIDATE.name: self._push_candidate,
+            OPEN_PR.name: self._open_pr,
+            IMAGE.name: self._image,
+            PROMOTE.name: self._promote,
+            START_STAGING.name: self._start_staging,
+            START_PRODUCTION.name: self._start_production,
+            MERGE.name: self._merge,
+        }
+
+    def of(self, tx: Tx, at: Situation, step: Step, tip: Sha | None) -> Plan:
+        """The plan of a step; ``tip`` is where the forge has the task's branch, for a push of it.
+
+        :raises NotYet: it cannot be intended now.
+        """
+        plan = self._of[step.name](tx, at, tip)
+        plan.judged["step"] = step.name
+        return plan
+
+    def _push_branch(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        branch, head = branch_of(at), at.task.head_sha
+        carried: dict[str, object] = {"repo": at.task.repo, "branch": branch, "sha": head, "expected": tip}
+        return Plan(EffectName.PUSH, f"{branch}:{tip or 'absent'}..{head}", self._token(), carried)
+
+    def _push_candidate(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        candidate = newest_candidate(tx, at)
+        carried: dict[str, object] = {
+            "repo": at.task.repo,
+            "branch": branch_of(at),
+            "candidate": judged.of_candidate(candidate),
+        }
+        return Plan(EffectName.PUSH, f"candidate:{candidate.sha}", candidate.fence, carried)
+
+    def _open_pr(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        title = f"{at.task.work_item}: {at.task.title}"[:250]
+        carried: dict[str, object] = {
+            "repo": at.task.repo,
+            "branch": branch_of(at),
+            "title": title,
+            "body": at.task.body[:PR_BODY_LIMIT],
+        }
+        return Plan(EffectName.OPEN_PR, branch_of(at), self._token(), carried)
+
+    def _image(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        candidate = newest_candidate(tx, at)
+        config = at.settings.image
+        carried: dict[str, object] = {
+            "repo": at.task.repo,
+            "sha": candidate.sha,
+            "image": of_config(config) if config is not None else {},
+        }
+        return Plan(EffectName.IMAGE, candidate.sha, self._token(), carried)
+
+    def _promote(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        config = at.settings.image
+        if config is not None and config.rebuild:
+            return replace(self._image(tx, at, tip), key=f"production:{newest_candidate(tx, at).sha}")
+        digest = _digest(tx, at)
+        carried: dict[str, object] = {
+            "repo": at.task.repo,
+            "sha": newest_candidate(tx, at).sha,
+            "promote": digest,
+        }
+        return Plan(EffectName.IMAGE, f"production:{digest}", self._token(), carried)
+
+    def _start_staging(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        if at.settings.staging is None:
+            raise InvariantError("there is no staging to start")
+        return self._start(tx, at, EffectName.DEPLOY_INIT, at.settings.staging, at.settings.staging.deploy)
+
+    def _start_production(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        if at.settings.production is None:
+            raise InvariantError("there is no production to start")
+        return self._start(
+            tx, at, EffectName.DEPLOY_INIT, at.settings.production, at.settings.production.deploy
+        )
+
+    def undo(
+        self, tx: Tx, at: Situation, environment: EnvironmentConfig, argv: tuple[str, ...], started: Intent
+    ) -> Plan:
+        """Back to what ran in the environment before ``started``."""
+        plan = self._start(tx, at, EffectName.DEPLOY_UNDO, environment, argv)
+        before = judged.optional_text(started, "previous_sha")
+        artifact = judged.optional_text(started, "previous_artifact")
+        plan.judged["reason"] = f"{environment.name} did not stay healthy with {started.judged['sha']}"
+        plan.judged.update(restored_sha=before, restored_artifact=artifact)
+        env = dict(judged.mapping(started, "env"))
+        plan.judged["env"] = {
+            **env,
+            "ORCH_PREVIOUS_SHA": before or "",
+            "ORCH_PREVIOUS_ARTIFACT": artifact or "",
+        }
+        return plan
+
+    def _start(
+        self, tx: Tx, at: Situation, name: EffectName, environment: EnvironmentConfig, argv: tuple[str, ...]
+    ) -> Plan:
+        candidate = newest_candidate(tx, at)
+        ran = _running(tx, environment.name)
+        drawn = effects.draw_generation(tx, environment.name, candidate.sha)
+        if drawn is None:
+            raise NotYet(f"an earlier start in {environment.name} is not settled")
+        generation, token = drawn
+        digest = _digest(tx, at)
+        _, installation = effects.next_sequence(tx)
+        carried: dict[str, object] = {
+            "environment": environment.name,
+            "sha": candidate.sha,
+            "generation": generation,
+            "digest": digest,
+            "artifact": str(self._store.path(Digest(digest))),
+            "argv": list(argv),
+            "env": dict(environment.env),
+            "timeout_s": environment.timeout_s,
+            "work_item": at.task.work_item,
+            "installation": installation,
+            "previous_sha": ran[0],
+            "previous_artifact": ran[1],
+        }
+        return Plan(name, f"{environment.name}:{candidate.sha}:{generation}", str(token), carried)
+
+    def _merge(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
+        candidate = newest_candidate(tx, at)
+        check = candidate_check(tx, at)
+        carried: dict[str, object] = {
+            "repo": at.task.repo,
+            "branch": branch_of(at),
+            "candidate": judged.of_candidate(candidate),
+            "pr_number": at.task.pr_number,
+            "gated_sha": at.task.gated_sha,
+            "coverage": measured_percent(check),
+        }
+        return Plan(EffectName.MERGE_PR, candidate.sha, candidate.fence, carried)
+
+    def _token(self) -> str:
+        return self._entropy.token(8)
+
+
+def branch_of(at: Situation) -> str:
+    """The task's branch."""
+    if at.task.branch is None:
+        raise InvariantError(f"{at.task.work_item} has no branch")
+    return at.task.branch
+
+
+def newest_candidate(tx: Tx, at: Situation) -> Candidate:
+    """The task's M."""
+    found = evidence.candidates(tx, at.task.id)
+    if not found:
+        raise InvariantError(f"{at.task.work_item} has no candidate")
+    return found[-1]
+
+
+def candidate_check(tx: Tx, at: Situation) -> evidence.CheckResult | None:
+    """How our own checks on M ended."""
+    return evidence.check_result(tx, at.task, JobKind.CANDIDATE_CI)
+
+
+def _digest(tx: Tx, at: Situation) -> str:
+    built = effects.applied(tx, at.task.id, EffectName.IMAGE)
+    if built is None or built.fact is None:
+        raise InvariantError(f"{at.task.work_item} has no image")
+    return str(built.fact["digest"])
+
+
+def _running(tx: Tx, environment: str) -> tuple[object, object]:
+    """SHA and artefact that an environment runs: of its last start, or what an undo has brought back."""
+    last = effects.last_start(tx, environment)
+    if last is None:
+        return None, None
+    if last.name is EffectName.DEPLOY_UNDO:
+        return last.judged.get("restored_sha"), last.judged.get("restored_artifact")
+    return last.judged["sha"], last.judged["artifact"]

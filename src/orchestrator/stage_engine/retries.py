@@ -1,0 +1,97 @@
+"""A person's "go on": bounds begin anew, and what had failed is done once more.
+
+After the merge this means a new start of the same M, with a generation of its own; where a later M is on main nothing
+older is started any more, and production is looked at again instead (DESIGN §3, "Broken after the merge").
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
+from orchestrator.db.database import Tx
+from orchestrator.domain.effect import EffectName
+from orchestrator.domain.job import Job, JobKind, JobStatus
+from orchestrator.domain.stage import Stage
+from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind, next_step
+from orchestrator.stage_engine.moves import CHECK_ATTEMPTS, Moves, SlotBusy
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """Why the task cannot go on."""
+
+    reason: str
+
+
+class Retries:
+    """Lets held tasks go on."""
+
+    def __init__(self, tools: Tools, moves: Moves) -> None:
+        self._tools = tools
+        self._moves = moves
+
+    def go_on(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
+        """Release the task in one commit with the answer to the person."""
+        step = next_step(at.task.stage, at.passed, at.has)
+        with self._tools.database.read() as tx:
+            failed = self._failed_job(tx, at, step)
+        if at.task.stage is Stage.DEPLOY and failed is None:
+            return self._after_the_merge(at, answered)
+        with self._tools.database.write() as tx:
+            self._release(tx, at, answered)
+            if failed is not None:
+                again = jobs.NewJob(failed.kind, failed.subject, failed.brief, failed.max_attempts)
+                jobs.enqueue(tx, at.task, again)
+        return Outcome.MOVED
+
+    def _after_the_merge(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
+        with self._tools.database.read() as tx:
+            merged = evidence.candidates(tx, at.task.id)[-1].sha
+            started = any(e.name is EffectName.DEPLOY_INIT for e in effects.of_task(tx, at.task.id))
+        main = at.place.forge.tip(at.place.forge.default_branch)
+        if main == merged:
+            return self._start_again(at, answered)
+        if not started:
+            return NotNow(f"{main} has been merged since: what is older is not deployed any more")
+        with self._tools.database.write() as tx:
+            self._release(tx, at, answered)
+            look = jobs.NewJob(JobKind.PRODUCTION_HEALTH, merged, max_attempts=CHECK_ATTEMPTS)
+            jobs.enqueue(tx, at.task, look)
+        return Outcome.MOVED
+
+    def _start_again(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
+        def take(tx: Tx) -> None:
+            freeze = slots.frozen(tx, at.task.repo)
+            name = slots.merge_slot(at.task.repo)
+            if freeze is not None and freeze.task_id == at.task.id:
+                slots.take_from_freeze(tx, at.task.repo)
+            busy = slots.take_all(tx, at.task.repo, at.task.id, [name])
+            if busy is not None:
+                raise SlotBusy(f"{busy.name} is held by {busy.work_item or 'the freeze'}")
+            answered(tx)
+            tasks.forgive(tx, at.task.id)
+
+        try:
+            return self._moves.move(
+                at, Stage.DEPLOY, EdgeKind.RENEW, reason="a person had it started again", before=take
+            )
+        except SlotBusy as busy:
+            return NotNow(busy.reason)
+
+    def _release(self, tx: Tx, at: Situation, answered: Callable[[Tx], None]) -> None:
+        leases.check(tx, at.lease)
+        answered(tx)
+        tasks.forgive(tx, at.task.id)
+        tasks.release_hold(tx, at.task.id)
+
+    def _failed_job(self, tx: Tx, at: Situation, step: Step | None) -> Job | None:
+        """The job to be done once more: the one that failed, or whose document was not usable."""
+        if step is None:
+            return None
+        if step.kind is StepKind.RECORD:
+            return jobs.of_step(tx, at.task, WRITTEN_BY[step.what])
+        if step.kind is not StepKind.JOB:
+            return None
+        last = jobs.of_step(tx, at.task, JobKind(step.what))
+        return last if last is not None and last.status is JobStatus.FAILED else None

@@ -17,7 +17,7 @@ from orchestrator.agents.prompt import write_brief
 from orchestrator.agents.runs import RunHandle, Runs
 from orchestrator.db import evidence, jobs, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import ConfigError, OutsideError
+from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.ids import RunId, Sha, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, RunResult
 from orchestrator.domain.stage import Role
@@ -79,6 +79,7 @@ class Launcher:
         """Prepare the workspace and the brief, record the run, start the agent under its supervisor.
 
         :raises ConfigError: the agent is not known, its prompt cannot be read, or the task's budget is spent.
+        :raises LostRace: the job was taken away meanwhile; nothing is running.
         :raises OutsideError: the workspace or the run could not be made; nothing is running.
         """
         role = Role(job.kind.value)
@@ -112,6 +113,12 @@ class Launcher:
             self._environ,
         )
         with self._database.write() as tx:
+            now = jobs.get(tx, job.id)
+            if (now.claimed_by, now.attempts) != (
+                job.claimed_by,
+                job.attempts,
+            ):  # cancelled or reaped meanwhile
+                raise LostRace(f"{task.work_item} no longer wants its {role}.")
             run_id = jobs.add_run(tx, job, agent=agent.name, model=settings.model, run_dir=str(run_dir))
         flight = Flight(run_id, job, self._runs.start(run_dir, launch, limits, self._environ))
         self._enter(flight)
@@ -155,6 +162,10 @@ class Launcher:
             return False
         self._runs.stop(flight.handle, reason)
         return True
+
+    def end(self, flight: Flight, reason: str) -> None:
+        """Ask for the end of a run; waiting for it tells when it has come."""
+        self._runs.stop(flight.handle, reason)
 
     def flying(self) -> list[Flight]:
         """Runs of this process."""

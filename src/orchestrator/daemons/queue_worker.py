@@ -14,7 +14,7 @@ import structlog
 from orchestrator.check_runner import CheckRunner, Interrupted
 from orchestrator.db import events, evidence, jobs, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import ConfigError, OutsideError
+from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.job import Job, JobStatus
@@ -180,6 +180,8 @@ class QueueWorker:
                 self._watch(job, self._launcher.start(job, task, config), stop)
                 return
             check = self._checks.run(job, task, config, stop)
+        except LostRace as lost:
+            log.info("job no longer ours", job=job.id, reason=str(lost))
         except ConfigError as error:
             self._engine.finish_job(job, JobStatus.FAILED, error=str(error))
         except Interrupted:
@@ -199,6 +201,9 @@ class QueueWorker:
     def _watch(self, job: Job, flight: Flight, stop: threading.Event) -> None:
         """``_monitor_agent`` of the seeds: wait for the run's end, then finalise it."""
         result = self._launcher.wait(flight, stop)
+        if result is None and not self._stopping.is_set():  # it was told to end before it could be named
+            self._launcher.end(flight, "the task no longer wants it")
+            result = self._launcher.wait(flight, self._stopping)
         if result is None:
             return  # we are stopping; the agent goes on and is adopted by our next life (law 8)
         self._telemetry.count(Metric.RUNS_FINISHED, result.outcome)

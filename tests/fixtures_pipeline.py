@@ -67,16 +67,16 @@ class Points:
     """Named points of a transition: a test hangs a step of its own on one of them, once."""
 
     def __init__(self) -> None:
-        self._hooks: dict[str, Callable[[], object]] = {}
-        self.seen: list[str] = []
+        self._hooks: dict[str, tuple[Callable[[], object], Mapping[str, object]]] = {}
 
-    def on(self, name: str, hook: Callable[[], object]) -> None:
-        self._hooks[name] = hook
+    def on(self, name: str, hook: Callable[[], object], **data: object) -> None:
+        """Call ``hook`` when the point is next reached with this data."""
+        self._hooks[name] = (hook, data)
 
     def reach(self, name: str, **data: object) -> None:
-        self.seen.append(name)
-        hook = self._hooks.pop(name, None)
-        if hook is not None:
+        hook, wanted = self._hooks.get(name, (None, {}))
+        if hook is not None and wanted.items() <= data.items():
+            del self._hooks[name]
             hook()
 
 
@@ -142,12 +142,9 @@ class Pipeline:
     def child(self, point: str, count: int = 1) -> "subprocess.Popen[bytes]":
         """The service as a process that kills itself at a waypoint."""
         env = {**self.environ, **self.variables(), "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen(
-            [sys.executable, str(CHILD), str(self.home), point, str(count)],
-            env=env,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.root / "child.log").open("ab"),
-        )
+        with (self.root / "child.log").open("ab") as log:
+            argv = [sys.executable, str(CHILD), str(self.home), point, str(count)]
+            return subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=log)
 
     def register(self) -> None:
         """Make the state folder with the repository in it, and let go of it."""
@@ -221,6 +218,10 @@ class Pipeline:
         """The agent has been started in a role."""
         return wait_until(lambda: next((r for r in self.agents(item) if r["role"] == role), None), deadline)
 
+    def retry(self, item: str) -> None:
+        """A person says "go on", and it does."""
+        assert self.outcome(self.app.operations.retry(item, person="Ann", reason="go on")) == "applied"
+
     def outcome(self, receipt: Any) -> str:
         return wait_until(lambda: self.app.operations.outcome(receipt), 20)
 
@@ -272,7 +273,7 @@ class Pipeline:
     def told(self, item: str) -> str:
         return "\n".join(
             f"{e.at[14:23]} {e.type} {e.stage}->{e.to_stage or ''} {dict(e.data)}"[:400]
-            for e in self.events(item)
+            for e in self.events(item)[-30:]
         )
 
     def moves(self, item: str) -> list[tuple[str, str, str]]:

@@ -180,6 +180,19 @@ def register(desk: Desk, git: Git, checkout: Checkout, name: str | None, prefix:
     return Registered.of(desk.register(checkout.top, chosen, wanted))
 
 
+def settle(git: Git, checkout: Checkout, at: Registered) -> list[str]:
+    """Make checkout and forge know each other's place and commits; what was done for that, and what was not."""
+    told = []
+    if point_remote(git, checkout, at):
+        told.append(f"The git remote `{REMOTE}` names its forge: {at.location}")
+    pushed = bring_up_to_date(git, checkout, at)
+    if pushed:
+        told.append(pushed)
+    if checkout.dirty:
+        told.append(f"{checkout.dirty} files differ from your last commit; agents work from commits alone.")
+    return told
+
+
 def point_remote(git: Git, checkout: Checkout, at: Registered) -> bool:
     """Let the checkout's remote ``orch`` name the forge; True where that had to be changed."""
     shown = git.run(["config", "--get", f"remote.{REMOTE}.url"], cwd=checkout.top, check=False)

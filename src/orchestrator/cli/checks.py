@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.agents.adapters import AGENTS
 from orchestrator.cli.checkout import Registered, config_on_main
-from orchestrator.cli.owner import owner_of
+from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.config import Settings
 from orchestrator.domain.errors import GitError, OrchestratorError
 from orchestrator.repo_config.records import EnvironmentConfig, RepoConfig
@@ -96,6 +96,9 @@ def _disk(home: Path) -> Finding:
 
 def _owner(settings: Settings, processes: Processes) -> Finding:
     owner = owner_of(settings.home, processes)
+    holder = holder_of(settings.database_path)
+    if owner is None and holder is not None:
+        return Finding(Level.NOTE, "service", f"the state is in use by {holder}", "It takes no commands.")
     if owner is None:
         return Finding(Level.NOTE, "service", "none is running", "`orch serve` starts it.")
     return Finding(Level.OK, "service", f"orch {owner.role} (pid {owner.process.pid}) at {owner.url}")

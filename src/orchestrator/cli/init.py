@@ -33,28 +33,12 @@ def command(path: Path, name: str | None, prefix: str | None, as_json: bool) -> 
         new = at is None
         if at is None:
             at = look.register(desk, git, found, name, prefix)
-    did: list[str] = []
     wrote = config is None
-    if wrote:
-        guess = look.write_config(found, at.name)
-        did.append(
-            f"Found a {guess.language} project ({guess.because}); its checks run as: {' '.join(guess.ci)}"
-            if guess
-            else "Did not recognise how the project checks itself: write [ci] command yourself."
-        )
-        did.append(f"Wrote {look.CONFIG_FILE}: commented, and yours to edit.")
-    else:
-        did.append(f"{look.CONFIG_FILE} is there and in order.")
+    did = _configured(found, at) if wrote else [f"{look.CONFIG_FILE} is there and in order."]
     did.append(
         f"{'Registered' if new else 'Is registered'} as {at.name}; its tasks are {at.prefix}-1, {at.prefix}-2 …"
     )
-    if look.point_remote(git, found, at):
-        did.append(f"The git remote `{look.REMOTE}` names its forge: {at.location}")
-    pushed = look.bring_up_to_date(git, found, at)
-    if pushed:
-        did.append(pushed)
-    if found.dirty:
-        did.append(f"{found.dirty} files differ from your last commit; agents work from commits alone.")
+    did += look.settle(git, found, at)
     committed = _committed(git, found)
     steps = [] if committed else [f"Read {look.CONFIG_FILE}, then: git add {look.CONFIG_FILE} && git commit"]
     steps += ['orch run "what you want"', "orch doctor   (looks for what will not work)"]
@@ -72,13 +56,20 @@ def command(path: Path, name: str | None, prefix: str | None, as_json: bool) -> 
                 "next": steps,
             }
         )
-        return 0
-    for line in did:
-        say(line)
-    say("\nNext:")
-    for number, step in enumerate(steps, 1):
-        say(f"  {number}. {step}")
+    else:
+        say("\n".join([*did, "", "Next:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1))]))
     return 0
+
+
+def _configured(found: look.Checkout, at: look.Registered) -> list[str]:
+    """Write the configuration; what a person should know of it."""
+    guess = look.write_config(found, at.name)
+    return [
+        f"Found a {guess.language} project ({guess.because}); its checks run as: {' '.join(guess.ci)}"
+        if guess
+        else "Did not recognise how the project checks itself: write [ci] command yourself.",
+        f"Wrote {look.CONFIG_FILE}: commented, and yours to edit.",
+    ]
 
 
 def _committed(git: Git, found: look.Checkout) -> bool:

@@ -39,6 +39,20 @@ def owner_of(home: Path, processes: Processes) -> Owner | None:
     return None if processes.liveness(owner.process) is Liveness.DEAD else owner
 
 
+def holder_of(database: Path) -> str | None:
+    """Who holds the lock on a database, by its own words; None where nobody does. Takes no lock to find out."""
+    lock = database.with_name(database.name + ".lock")
+    try:
+        inode = lock.stat().st_ino
+        held = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+        words = lock.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+    fields = [line.split() for line in held]
+    taken = any("FLOCK" in field and f":{inode}" in field[5] for field in fields if len(field) > 5)
+    return (words or "another process") if taken else None
+
+
 @contextmanager
 def announced(home: Path, owner: Owner) -> Iterator[None]:
     """Tell commands where this process answers, for the length of the block.

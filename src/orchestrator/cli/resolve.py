@@ -64,13 +64,7 @@ def repository_to_run(desk: Desk, git: Git, wanted: str | None) -> tuple[look.Re
             found = look.register(desk, git, here, None, None)
             did.append(f"Registered as {found.name}; its tasks are {found.prefix}-1, {found.prefix}-2 …")
         at = found
-        if look.point_remote(git, here, at):
-            did.append(f"The git remote `{look.REMOTE}` names its forge: {at.location}")
-        pushed = look.bring_up_to_date(git, here, at)
-        if pushed:
-            did.append(pushed)
-        if here.dirty:
-            did.append(f"{here.dirty} files differ from your last commit; agents work from commits alone.")
+        did += look.settle(git, here, at)
     look.config_on_main(git, at)
     return at, did
 

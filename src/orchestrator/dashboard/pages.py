@@ -30,7 +30,6 @@ SESSION_S = 30 * 86_400
 
 def add_board(api: FastAPI, operations: Operations, *, clock: Clock) -> None:
     """Add the pages to the application that ``create_api`` has made."""
-    door: Door = api.state.door
 
     @api.get("/", include_in_schema=False)
     def first_page() -> Response:
@@ -62,6 +61,10 @@ def add_board(api: FastAPI, operations: Operations, *, clock: Clock) -> None:
         """The stylesheet."""
         return Response(_style(), media_type="text/css", headers={"cache-control": "max-age=60"})
 
+    _add_login(api, api.state.door)
+
+
+def _add_login(api: FastAPI, door: Door) -> None:
     @api.get(LOGIN_PATH, include_in_schema=False)
     def login_page() -> Response:
         """Asks for the token."""

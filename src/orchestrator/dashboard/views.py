@@ -1,9 +1,19 @@
 """What the pages show, worked out from what the desk says. Pure: values in, values out."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.dashboard.records import (
+    Board,
+    Card,
+    Column,
+    EffectLine,
+    Frozen,
+    Line,
+    RunLine,
+    Running,
+    TaskPage,
+)
 from orchestrator.domain.event import Event, EventType
 from orchestrator.domain.job import AgentRun, JobKind
 from orchestrator.domain.stage import Stage
@@ -15,7 +25,6 @@ CARD_TITLE = 160  # characters of a title on a card; the task's own page has all
 HEADING_TITLE = 240
 ENDED_SHOWN = 8
 DOCUMENT_SHOWN = 200_000
-NEEDS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
 
 _HOLD_WORDS = {
     Hold.ESCALATED: "escalated",
@@ -24,128 +33,6 @@ _HOLD_WORDS = {
     Hold.SLOT: "waits for a slot",
     Hold.FROZEN: "repository frozen",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One task on the board."""
-
-    work_item: str
-    title: str
-    repo: str
-    track: str
-    round: int
-    age: str
-    hold: str
-    hold_words: str
-    hold_reason: str
-    owner: str
-    work: str  # what is being done for it now
-
-    @property
-    def needs_person(self) -> bool:
-        """True where nothing happens until a person decides."""
-        return self.hold in NEEDS_A_PERSON
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One stage."""
-
-    stage: str
-    cards: tuple[Card, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """One job at work."""
-
-    task: str
-    kind: str
-    attempt: object
-    age: str
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """One repository that takes no new work."""
-
-    repo: str
-    reason: str
-    task: str
-    age: str
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """The first page."""
-
-    columns: tuple[Column, ...]
-    needs_person: tuple[Card, ...]
-    running: tuple[Running, ...]
-    queued: int
-    frozen: tuple[Frozen, ...]
-    open_tasks: int
-    more: bool  # there are more open tasks than are shown
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One event as people read it."""
-
-    at: str
-    clock: str
-    type: str
-    actor: str
-    text: str
-    tone: str  # "good", "bad", "busy" or ""
-
-
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """One run and its price."""
-
-    kind: str
-    agent: str
-    model: str
-    attempt: int
-    outcome: str
-    tokens: str
-    cost: str
-    took: str
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class EffectLine:
-    """One effect."""
-
-    name: str
-    key: str
-    state: str
-    round: int
-    sequence: int
-    age: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """A task's story."""
-
-    card: Card
-    stage: str
-    heading: str
-    title: str
-    body: str
-    labels: tuple[str, ...]
-    why: Why
-    facts: tuple[tuple[str, str], ...]
-    lines: tuple[Line, ...]
-    effects: tuple[EffectLine, ...]
-    runs: tuple[RunLine, ...]
-    documents: tuple[tuple[str, str], ...]
-    spent: str
-    more_events: bool
 
 
 def board(

@@ -19,7 +19,7 @@ from orchestrator.domain.task import Ticket
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations import Operations, Receipt
 from orchestrator.web import bodies, metrics, views
-from orchestrator.web.guard import Door, Guard
+from orchestrator.web.guard import OPEN_PATHS, Door, Guard
 from orchestrator.web.problems import answer_errors
 
 PAGE_LIMIT = 500
@@ -59,8 +59,7 @@ def create_api(
     ``ready`` says whether work can be done; ``hosts`` are the names of this service (None: any); see
     :class:`~orchestrator.web.guard.Door` for the tokens. ``open_paths`` are what other rooms add without a token.
     """
-    door = Door(token or None, local_token or None, hosts)
-    door = Door(door.token, door.local_token, hosts, door.open_paths | open_paths)
+    door = Door(token or None, local_token or None, hosts, OPEN_PATHS | open_paths)
     api = FastAPI(
         title="orchestrator",
         version=orchestrator.__version__,

@@ -9,8 +9,7 @@ Refused requests reach no route.
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
@@ -26,6 +25,8 @@ BODY_TIMEOUT_S = 10.0  # for the whole body: a slow sender holds nothing for lon
 SESSION_COOKIE = "orch_session"
 LOGIN_PATH = "/login"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+FILING_PATH = "/tasks"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SESSION_PURPOSE = b"orchestrator board session, version 1"
 
@@ -54,8 +55,7 @@ class Door:
     token: str | None = None
     local_token: str | None = None
     hosts: frozenset[str] | None = None  # names of this service, lower case, without port; None: any
-    open_paths: frozenset[str] = frozenset({"/healthz", "/readyz"})
-    filing_paths: frozenset[str] = field(default=frozenset({"/tasks"}))
+    open_paths: frozenset[str] = OPEN_PATHS
 
     def wants_token(self, method: str, path: str) -> bool:
         """Whether a request has to prove who sends it."""
@@ -63,7 +63,7 @@ class Door:
             return False
         if self.token is not None:
             return True
-        return self.local_token is not None and method not in SAFE_METHODS and path not in self.filing_paths
+        return self.local_token is not None and method not in SAFE_METHODS and path != FILING_PATH
 
     def knows(self, token: str) -> bool:
         """Whether this is a token of ours; takes as long for a wrong one as for a right one."""
@@ -231,8 +231,3 @@ def _cookie(header: str) -> str:
     except CookieError:
         return ""
     return found.value if found is not None else ""
-
-
-def open_also(door: Door, paths: Collection[str]) -> Door:
-    """The same door with more paths that ask for no token."""
-    return Door(door.token, door.local_token, door.hosts, door.open_paths | set(paths), door.filing_paths)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.owner import FILE, Owner, announced, owner_of
+from orchestrator.cli.owner import FILE, Owner, announced, holder_of, owner_of
+from orchestrator.db.file_lock import own_file
 from orchestrator.runtime.process import SystemProcesses
 
 PROCESSES = SystemProcesses()
@@ -60,3 +61,11 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     real.write_text(json.dumps(asdict(an_owner())), encoding="utf-8")
     (tmp_path / FILE).symlink_to(real)
     assert owner_of(tmp_path, PROCESSES) is None
+
+
+def test_the_holder_of_the_lock_is_named(tmp_path: Path) -> None:
+    database = tmp_path / "orchestrator.db"
+    assert holder_of(database) is None
+    with own_file(database, role="demo"):
+        assert holder_of(database) == f"orch demo (pid {PROCESSES.own().pid})"
+    assert holder_of(database) is None

@@ -97,9 +97,9 @@ def _parser() -> argparse.ArgumentParser:
         "--profile", action="store_true", help="print where the time of one actor goes instead"
     )
     parser.add_argument("--fresh", action="store_true", help="measure sizes again that have a result")
-    parser.add_argument("--rounds", type=int, default=41, help="rounds per size (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds per size (default %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=0.2, help="seconds per figure and round (default %(default)s)"
+        "--seconds", type=float, default=0.5, help="seconds per figure and round (default %(default)s)"
     )
     parser.add_argument(
         "--json", type=Path, help="where the figures go (default: results.json in the folder)"

@@ -14,6 +14,8 @@ from benchmarks.database import MOVERS, movers, refill
 from benchmarks.product import Product
 from orchestrator.domain.ids import TaskId
 
+Figure = tuple[int, float]  # operations, seconds
+TURNS = 10  # slices of a round: short, so that a disk that stumbles hits every kind alike
 REFERENCE = "reference "  # the smallest file, measured beside a larger one in the same rounds
 
 
@@ -34,44 +36,48 @@ class Samples:
 
 
 def compare(path: Path, reference: Path, *, rounds: int, seconds: float) -> Samples:
-    """Measure everything on ``path``, and the product once more on ``reference``, in alternating order."""
+    """Measure everything on ``path``, and the product once more on ``reference``, turn by turn in small slices."""
     samples = Samples()
     bare, product, small = BareSql(path), Product(path), Product(reference)
-    tasks, small_tasks = movers(path), movers(reference)
-    kinds: list[tuple[str, Path, Callable[[], float]]] = [
-        ("bare transition", path, lambda: alone(bare.transition, tasks, seconds)),
-        ("transition", path, lambda: alone(product.transition, tasks, seconds)),
-        (REFERENCE + "transition", reference, lambda: alone(small.transition, small_tasks, seconds)),
-        ("sixteen", path, lambda: together(product.transition, tasks, seconds)),
-        ("bare claim", path, lambda: until_empty(bare.claim_and_finish, seconds)),
-        ("claim", path, lambda: until_empty(product.claim_and_finish, seconds)),
-        (REFERENCE + "claim", reference, lambda: until_empty(small.claim_and_finish, seconds)),
-    ]
+    tasks, small_tasks, slice_ = movers(path), movers(reference), seconds / TURNS
+    kinds: dict[str, Callable[[], Figure]] = {
+        "bare transition": lambda: alone(bare.transition, tasks, slice_),
+        "transition": lambda: alone(product.transition, tasks, slice_),
+        REFERENCE + "transition": lambda: alone(small.transition, small_tasks, slice_),
+        "sixteen": lambda: together(product.transition, tasks, slice_),
+        "bare claim": lambda: until_empty(bare.claim_and_finish, path, slice_),
+        "claim": lambda: until_empty(product.claim_and_finish, path, slice_),
+        REFERENCE + "claim": lambda: until_empty(small.claim_and_finish, reference, slice_),
+    }
     try:
         for number in range(rounds + 1):
-            for kind, file, measured in kinds if number % 2 else reversed(kinds):
-                refill(file)
-                rate = measured()
+            totals = dict.fromkeys(kinds, (0, 0.0))
+            for turn in range(TURNS):
+                for kind in kinds if turn % 2 else reversed(kinds):
+                    done, spent = kinds[kind]()
+                    totals[kind] = (totals[kind][0] + done, totals[kind][1] + spent)
+            for kind, (done, spent) in totals.items():
                 if number:  # the first round warms the caches
-                    samples.add(kind, rate)
-            samples.add("fsync", fsyncs(path.parent, seconds / 4))
+                    samples.add(kind, done / spent)
+            done, spent = fsyncs(path.parent, slice_)
+            samples.add("fsync", done / spent)
     finally:
         for each in (bare, product, small):
             each.close()
     return samples
 
 
-def alone(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds: float) -> float:
-    """Transitions per second of one actor that goes from task to task."""
+def alone(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds: float) -> Figure:
+    """Transitions of one actor that goes from task to task, and the seconds they took."""
     done, turn, start = 0, cycle(tasks), time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds:
         transition(next(turn))
         done += 1
-    return done / spent
+    return done, spent
 
 
-def together(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds: float) -> float:
-    """Transitions per second of sixteen actors at once, each with a task of its own."""
+def together(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds: float) -> Figure:
+    """Transitions of sixteen actors at once, each with a task of its own, and the seconds they took."""
     counts = [0] * MOVERS
     start = time.perf_counter()
 
@@ -85,21 +91,22 @@ def together(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(counts) / (time.perf_counter() - start)
+    return sum(counts), time.perf_counter() - start
 
 
-def until_empty(claim_and_finish: Callable[[], bool], seconds: float) -> float:
-    """Jobs per second, claimed and finished by one worker; shorter than ``seconds`` where the queue runs dry."""
+def until_empty(claim_and_finish: Callable[[], bool], path: Path, seconds: float) -> Figure:
+    """Jobs claimed and finished by one worker; shorter than ``seconds`` where the queue, filled anew, runs dry."""
+    refill(path)
     done, start = 0, time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds:
         if not claim_and_finish():
             break
         done += 1
-    return done / spent
+    return done, spent
 
 
-def fsyncs(folder: Path, seconds: float) -> float:
-    """Durable appends of 4 KiB per second: what the disk allows."""
+def fsyncs(folder: Path, seconds: float) -> Figure:
+    """Durable appends of 4 KiB: what the disk allows."""
     place = folder / "fsync-probe"
     handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     done, start = 0, time.perf_counter()
@@ -111,4 +118,4 @@ def fsyncs(folder: Path, seconds: float) -> float:
     finally:
         os.close(handle)
         place.unlink()
-    return done / spent
+    return done, spent

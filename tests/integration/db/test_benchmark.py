@@ -1,0 +1,44 @@
+"""The benchmark runs and says what it promises; how fast anything was is nobody's business here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+RATIOS = ("one actor", "sixteen actors", "claim + finish", "transition growth", "claim growth")
+
+
+def bench(folder: Path, *args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--short", "--folder", str(folder), *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_short_form_reports_ratios_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = bench(tmp_path)
+    stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert [size["finished"] for size in stored["sizes"]] == [100, 1000]
+    for size in stored["sizes"]:
+        assert all(isinstance(size[name], float) for name in RATIOS)
+        assert all(rate > 0 for rate in size["per second"].values())
+        assert {len(rates) for kind, rates in size["samples"].items() if kind != "fsync"} == {2}
+    assert "| finished tasks | one actor |" in first
+    assert "Ratios of medians to bare SQL" in first
+    assert first.count("rounds …") == 2
+    (tmp_path / "result-100-2-0.1.json").unlink()  # as after a run that was broken off
+    again = bench(tmp_path, "--json", str(tmp_path / "again.json"))
+    assert again.count("rounds …") == 1
+    assert json.loads((tmp_path / "again.json").read_text(encoding="utf-8"))["sizes"][1] == stored["sizes"][1]
+
+
+def test_the_profile_names_the_seam(tmp_path: Path) -> None:
+    said = bench(tmp_path, "--profile")
+    assert "'execute' of 'sqlite3.Connection'" in said
+    assert "db/sqlite.py" in said

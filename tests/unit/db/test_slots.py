@@ -1,0 +1,98 @@
+"""Shared places: both or neither, freed with the stage, given to the freeze; and a baseline that never falls."""
+
+from itertools import permutations
+
+import pytest
+
+from orchestrator.db import slots
+from orchestrator.db.slots import environment_slot, merge_slot
+from orchestrator.domain.ids import Sha
+from orchestrator.domain.task import Task
+from tests.fixtures_db import REPO, Store
+
+NAMES = [merge_slot(REPO), environment_slot("staging")]
+
+
+def take(store: Store, task: Task, names: list[str]) -> slots.Slot | None:
+    """As a caller does it: what is busy undoes what was taken."""
+    try:
+        with store.database.write() as tx:
+            busy = slots.take_all(tx, REPO, task.id, names)
+            if busy is not None:
+                raise LookupError(busy)
+    except LookupError as refused:
+        busy = refused.args[0]
+        assert isinstance(busy, slots.Slot)
+        return busy
+    return None
+
+
+def held(store: Store, task: Task) -> list[str]:
+    with store.database.read() as tx:
+        return slots.held_by(tx, task.id)
+
+
+@pytest.mark.parametrize("order", list(permutations(NAMES)), ids=lambda order: order[0])
+def test_all_or_none(store: Store, order: tuple[str, ...]) -> None:
+    one, two = store.new_task(), store.new_task()
+    assert take(store, one, [environment_slot("staging")]) is None
+    busy = take(store, two, list(order))
+    assert busy is not None
+    assert (busy.name, busy.task_id, busy.work_item) == (environment_slot("staging"), one.id, one.work_item)
+    assert held(store, two) == []
+    assert take(store, one, list(order)) is None  # what is held already is no obstacle
+    assert held(store, one) == sorted(NAMES)
+
+
+def test_what_is_freed_can_be_taken(store: Store) -> None:
+    one, two = store.new_task(), store.new_task()
+    take(store, one, NAMES)
+    with store.database.write() as tx:
+        slots.free(tx, one.id, environment_slot("staging"))
+        slots.free(tx, two.id, merge_slot(REPO))  # not its own: nothing happens
+    assert held(store, one) == [merge_slot(REPO)]
+    with store.database.write() as tx:
+        assert slots.free_all(tx, one.id) == 1
+    assert take(store, two, NAMES) is None
+
+
+def test_a_freeze_keeps_the_merge_slot_until_it_is_lifted(store: Store) -> None:
+    broken, other = store.new_task(), store.new_task()
+    take(store, broken, [merge_slot(REPO)])
+    with store.database.write() as tx:
+        slots.freeze(tx, REPO, "production is ill", broken.id)
+        slots.freeze(tx, REPO, "a later reason", other.id)
+        slots.give_to_freeze(tx, REPO, broken.id)
+        frozen = slots.frozen(tx, REPO)
+        assert frozen is not None
+        assert (frozen.reason, frozen.work_item) == ("production is ill", broken.work_item)
+        assert slots.freezes(tx) == [frozen]
+    busy = take(store, other, NAMES)
+    assert busy is not None
+    assert (busy.frozen, busy.task_id) == (True, None)
+    with store.database.write() as tx:
+        assert slots.unfreeze(tx, REPO)
+        assert not slots.unfreeze(tx, REPO)
+        assert slots.all_slots(tx) == []
+    assert take(store, other, NAMES) is None
+
+
+@pytest.mark.parametrize("order", list(permutations([81.0, 82.0, 80.5])), ids=str)
+def test_the_baseline_is_the_highest_that_landed_whatever_the_order(
+    store: Store, order: tuple[float, ...]
+) -> None:
+    task = store.new_task()
+    seen = []
+    for number, measured in enumerate(order):
+        with store.database.write() as tx:
+            assert slots.ratchet(tx, REPO, Sha(f"{number:040}"), measured, task.id)
+            assert not slots.ratchet(tx, REPO, Sha(f"{number:040}"), 99.0, task.id)  # a merge counts once
+            now = slots.baseline(tx, REPO)
+            assert now is not None
+            seen.append(now.percent)
+    assert seen == [max(order[: n + 1]) for n in range(3)]
+
+
+def test_no_baseline_before_the_first_merge(store: Store) -> None:
+    with store.database.read() as tx:
+        assert slots.baseline(tx, REPO) is None

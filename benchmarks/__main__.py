@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.database import movers, prepared
+from benchmarks.database import copied, movers, prepared
 from benchmarks.measure import REFERENCE, Samples, alone, compare
 from benchmarks.product import Product
 
@@ -61,8 +61,12 @@ def _measured(asked: argparse.Namespace, size: int, smallest: int, rounds: int, 
     if kept.exists() and not asked.fresh:
         return dict(json.loads(kept.read_text(encoding="utf-8")))
     print(f"{size:,} finished tasks: {rounds} rounds …", flush=True)
-    path, reference = prepared(asked.folder, size), prepared(asked.folder, smallest)
-    result = _result(size, compare(path, reference, rounds=rounds, seconds=seconds))
+    originals = prepared(asked.folder, size), prepared(asked.folder, smallest)
+    with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
+        path, reference = (
+            copied(original, Path(scratch) / name) for original, name in zip(originals, "ab", strict=True)
+        )
+        result = _result(size, compare(path, reference, rounds=rounds, seconds=seconds))
     kept.write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 

@@ -4,6 +4,8 @@ A file belongs to one schema: its name carries the schema's fingerprint. It is c
 """
 
 import hashlib
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -46,6 +48,13 @@ def prepared(folder: Path, finished: int) -> Path:
     database.close()
     half.rename(path)
     return path
+
+
+def copied(original: Path, place: Path) -> Path:
+    """A file to measure on, so that every run begins with the same rows; on the disk before it is used."""
+    shutil.copyfile(original, place)
+    os.sync()
+    return place
 
 
 def movers(path: Path) -> list[TaskId]:

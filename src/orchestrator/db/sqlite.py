@@ -38,12 +38,20 @@ class SqliteTx:
 
     def one(self, name: str, /, **params: object) -> Row | None:
         """The first row, or None."""
-        row: Row | None = self._run(name, params).fetchone()
+        cursor = self._run(name, params)
+        try:
+            row: Row | None = cursor.fetchone()
+        except sqlite3.Error as error:
+            raise _database_error(error) from error
         return row
 
     def all(self, name: str, /, **params: object) -> Sequence[Row]:
         """All rows."""
-        return self._run(name, params).fetchall()
+        cursor = self._run(name, params)
+        try:
+            return cursor.fetchall()
+        except sqlite3.Error as error:
+            raise _database_error(error) from error
 
     def _run(self, name: str, params: dict[str, object]) -> sqlite3.Cursor:
         if not self._connection.in_transaction:  # given up by SQLite: what follows would commit by itself
@@ -61,8 +69,20 @@ class _Group:
 
     def __init__(self) -> None:
         self.members = 0
-        self.over = threading.Event()
+        self.waiting: list[threading.Lock] = []  # one for each member that left the commit to a later one
         self.error: BaseException | None = None
+
+    def wait_later(self) -> "threading.Lock":
+        """A lock that opens when the group is over: cheaper than an event, for nobody shares it."""
+        mine = threading.Lock()
+        mine.acquire()
+        self.waiting.append(mine)
+        return mine
+
+    def end(self) -> None:
+        """Let every member go."""
+        for lock in self.waiting:
+            lock.release()
 
 
 class SqliteDatabase:
@@ -96,6 +116,7 @@ class SqliteDatabase:
         with self._counting:
             self._behind -= 1
         self._inside = threading.get_ident()
+        later: threading.Lock | None = None
         try:
             group = self._join()
             first = group.members == 1  # nobody before it: it needs no savepoint, for all of it may be undone
@@ -105,16 +126,17 @@ class SqliteDatabase:
                 try:
                     yield self._tx
                 except BaseException:
-                    self._roll_back() if first else self._undo_member()
+                    self._undo_member(first=first)
                     raise
                 if not first:
                     self._sql("RELEASE member")
             finally:
-                self._leave(group)
+                later = self._leave(group)
         finally:
             self._inside = None
             self._turn.release()
-        group.over.wait()
+        if later is not None:
+            later.acquire()
         if group.error is not None:
             raise _database_error(group.error) from group.error
 
@@ -144,8 +166,9 @@ class SqliteDatabase:
         self._group.members += 1
         return self._group
 
-    def _leave(self, group: _Group) -> None:
-        """Whoever has no writer behind him commits for the whole group, also when his own block raised."""
+    def _leave(self, group: _Group) -> "threading.Lock | None":
+        """Whoever has no writer behind him commits for the whole group, also when his own block raised; the others get
+        something to wait for."""
         if (
             not self._writer.in_transaction
         ):  # its first member raised, or SQLite gave up: disk full, I/O error
@@ -153,18 +176,14 @@ class SqliteDatabase:
                 "the transaction was rolled back by the database"
             )
         elif self._behind and group.members < MAX_GROUP:
-            return
-        else:
-            try:
+            return group.wait_later()
+        try:
+            if self._writer.in_transaction:
                 self._commit(group)
-            finally:
-                self._end(group)
-            return
-        self._end(group)
-
-    def _end(self, group: _Group) -> None:
-        self._group = None
-        group.over.set()
+        finally:
+            self._group = None
+            group.end()
+        return None
 
     def _commit(self, group: _Group) -> None:
         committed = False
@@ -181,8 +200,10 @@ class SqliteDatabase:
         if committed:
             self._waypoints.reach("db.after_commit", members=group.members)
 
-    def _undo_member(self) -> None:
+    def _undo_member(self, *, first: bool) -> None:
         """Undo one member; where that fails, the whole group, for half a member must never be committed."""
+        if first:
+            self._roll_back()
         if not self._writer.in_transaction:
             return
         try:

@@ -15,8 +15,10 @@ from orchestrator.domain.errors import GitError
 from orchestrator.domain.ids import Sha
 from orchestrator.runtime.git import Git
 from orchestrator.workspace.folders import remove_tree
+from orchestrator.workspace.git_info import write_info
 
 CHECKOUT_TIMEOUT_S = 300.0
+WORKERS = 4  # making files is waiting for the disk; git starts them for a hundred files and more
 STANDALONE_CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
 
 
@@ -45,20 +47,14 @@ def fill(git: Git, clone: Path, sha: Sha, work_tree: Path, index: Path, *, held:
     :raises GitError: git failed.
     """
     env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(work_tree)}
-    for args in (
-        ["read-tree", sha],
-        ["checkout-index", "-a", "-f", "-q"],
-        ["update-index", "-q", "--refresh"],
-    ):
-        # An attribute may ask for line ends that the commit does not have: such a file differs from the start.
-        lenient = args[0] == "update-index"
+    for args in (["read-tree", sha], ["checkout-index", "-a", "-f", "-q", "-u"]):
         git.run(
             args,
             git_dir=clone,
             cwd=work_tree,
             env=env,
             timeout=CHECKOUT_TIMEOUT_S,
-            check=not lenient,
+            settings=[f"checkout.workers={WORKERS}"],
             pass_fds=held,
         )
 
@@ -84,3 +80,4 @@ def skeleton(git_dir: Path, head: bytes, config: bytes) -> None:
         (git_dir / folder).mkdir(parents=True)
     (git_dir / "HEAD").write_bytes(head)
     (git_dir / "config").write_bytes(config)
+    write_info(git_dir)

@@ -1,7 +1,8 @@
 """The orchestrator's own bare clone of a repository: what the forge has, and everything we were given to keep.
 
-Must hold: no agent's git ever works in this folder, and its configuration is exactly the one written here (it is put
-right before each use). Objects that came in are never thrown away (no garbage collection). References of ours:
+Must hold: no agent's git ever works in this folder, and its configuration, attributes and excludes are exactly the ones
+written here (they are put right before each use). Objects that came in are never thrown away (no garbage collection).
+References of ours:
 ``refs/forge/heads/*`` what the forge showed at the last fetch, ``refs/orch/work/<work item>`` the head last taken over
 from a workspace, ``refs/orch/rescue/<work item>/<n>`` what would else have been lost.
 
@@ -11,7 +12,7 @@ On failure a ``GitError`` is raised and the clone is as before; a half-made clon
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchestrator.domain.errors import GitError
@@ -25,6 +26,7 @@ from orchestrator.runtime.git_refs import ANY, RefChange, References, RefsRefuse
 from orchestrator.runtime.git_transfer import sweep, transfer
 from orchestrator.workspace.checkout import checked_out
 from orchestrator.workspace.commits import encode_path
+from orchestrator.workspace.git_info import INFO
 from orchestrator.workspace.history import History
 
 CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
@@ -228,19 +230,25 @@ class Clone(History):
 
     def before_use(self) -> None:
         """Put the configuration right: it is ours alone, whoever may have written to it."""
-        config = self.path / "config"
-        try:
-            if not config.is_symlink() and config.read_bytes() == CONFIG:
-                return
-        except OSError:
-            pass
-        if config.is_symlink() or not config.is_file():
-            config.unlink(missing_ok=True)
-        replace_durably(config, CONFIG)
+        info = self.path / "info"
+        if info.is_symlink():
+            info.unlink()
+        for name, content in {"config": CONFIG, **INFO}.items():
+            _put_right(self.path / name, content)
 
     def _blob(self, data: bytes) -> str:
         args = ["hash-object", "-w", "--no-filters", "--stdin"]
         return self._run(args, input=data).decode("ascii").strip()
+
+
+def _put_right(path: Path, content: bytes) -> None:
+    with suppress(OSError):
+        if not path.is_symlink() and path.read_bytes() == content:
+            return
+    if path.is_symlink() or not path.is_file():
+        path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    replace_durably(path, content)
 
 
 def check_path(path: str) -> str:

@@ -3,11 +3,11 @@
 import pytest
 
 from orchestrator.domain.errors import GitError
-from orchestrator.domain.ids import Sha
+from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.workspace.candidate import CandidateBuilt, Conflict, build_candidate, candidate_message
 from tests.fixtures_git import House
 
-MESSAGE = candidate_message("ORCH-1", "Change it", "n1", "i1", 1)
+MESSAGE = candidate_message(WorkItem("ORCH-1"), "Change it", "n1", "i1", 1)
 
 
 def test_both_sides_are_in_it(house: House) -> None:

@@ -11,7 +11,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.gates.coverage_gate import judge_coverage
 from orchestrator.gates.evidence import Evidence
 from orchestrator.gates.gated_sha import why_not_gated
-from orchestrator.gates.secret_scan import scan
+from orchestrator.gates.secret_history import secrets_in_files, secrets_in_history
 from orchestrator.repo_config.records import PathPolicy
 from orchestrator.rules import path_policy
 from orchestrator.rules.verdicts import judge_review, judge_staging_log, judge_test_report
@@ -25,8 +25,6 @@ from orchestrator.work_items.verdict_documents import (
 )
 from orchestrator.workspace.candidate import has_our_trailers
 from orchestrator.workspace.commits import SYMLINK, Change
-
-MAX_DIFF_BYTES = 32 * 1024 * 1024
 
 Gate = Callable[[Evidence], GateResult]
 
@@ -165,7 +163,8 @@ def _branch_findings(evidence: Evidence) -> Iterable[Finding]:
     paths = [path for change in changes for path in (change.path, change.old_path) if path]
     yield from path_policy.violations(paths, policy, task.labels, work_item=task.work_item)
     yield from path_policy.mode_violations(_with_target(evidence, change) for change in changes)
-    yield from scan(clone.diff_added_lines(evidence.fork, evidence.head, MAX_DIFF_BYTES), evidence.secrets)
+    secrets = secrets_in_files(clone, evidence.fork, evidence.head, evidence.secrets)
+    yield from secrets or secrets_in_history(clone, evidence.fork, evidence.head, evidence.secrets)
 
 
 def _with_target(evidence: Evidence, change: Change) -> path_policy.Change:

@@ -15,6 +15,7 @@ from orchestrator.gates.quality_gates import QG_CHECKS
 from orchestrator.rules.names import branch_name
 from orchestrator.rules.transitions import WRITTEN_BY, Step
 from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.clean_history import without_secret_history
 from orchestrator.stage_engine.moves import Moves, slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
@@ -74,13 +75,14 @@ class Work:
         expected = _head(at)
         harvest = at.place.workspaces.harvest(task.work_item, task.base_sha or expected, expected)
         findings = [str(finding) for finding in harvest.problems]
+        head = without_secret_history(at, harvest.head, self._tools.secrets)
 
         def also(tx: Tx) -> None:
-            tasks.set_head(tx, task.id, harvest.head)
+            tasks.set_head(tx, task.id, head)
             if harvest.leftover is not None:
                 evidence.add_own_commit(tx, task, harvest.leftover)
 
-        facts: dict[str, object] = {"head": harvest.head, "findings": findings, "leftover": harvest.leftover}
+        facts: dict[str, object] = {"head": head, "findings": findings, "leftover": harvest.leftover}
         return self._moves.mark(at, step, facts, also=also)
 
     def record(self, at: Situation, step: Step) -> Outcome:

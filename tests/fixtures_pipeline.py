@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -92,6 +92,7 @@ class Pipeline:
     settings: dict[str, str] = field(default_factory=dict)
     repo: str = "sample"
     _open: ExitStack = field(default_factory=ExitStack)
+    _children: list["subprocess.Popen[bytes]"] = field(default_factory=list)
     _app: App | None = None
     _service: Service | None = None
 
@@ -144,7 +145,12 @@ class Pipeline:
         env = {**self.environ, **self.variables(), "PYTHONPATH": os.pathsep.join(sys.path)}
         with (self.root / "child.log").open("ab") as log:
             argv = [sys.executable, str(CHILD), str(self.home), point, str(count)]
-            return subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=log)
+            self._children.append(subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=log))
+        return self._children[-1]
+
+    @property
+    def children(self) -> Sequence["subprocess.Popen[bytes]"]:
+        return self._children
 
     def register(self) -> None:
         """Make the state folder with the repository in it, and let go of it."""
@@ -409,6 +415,9 @@ def _replace(path: Path, value: object) -> None:
 
 def _end_everything(pipeline: Pipeline) -> None:
     """End what a test has left running: by the ids that the programs wrote down themselves."""
+    for child in pipeline.children:
+        child.kill()
+        child.wait()
     known = {run["pid"] for name in ("agents", "checks", "deploys") for run in pipeline.journal(name)}
     for pid in known | set(pipeline.helpers()):
         command = Path(f"/proc/{pid}/cmdline")

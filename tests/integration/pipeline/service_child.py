@@ -30,8 +30,8 @@ def main() -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     settings: Settings = load_settings({n: v for n, v in environ.items() if n.startswith("ORCH_")})
     outside = Outside(environ, waypoints=KillAt(point, count))
+    (home / "service.pid").write_text(str(os.getpid()))
     with open_app(settings, environ, role="run", outside=outside) as app, Service(app):
-        (home / "child-runs").write_text(str(os.getpid()))
         threading.Event().wait(120)
 
 

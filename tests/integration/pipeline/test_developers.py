@@ -83,6 +83,49 @@ def test_secret_in_the_change_never_leaves_the_house(pipeline: Build) -> None:
     assert line.forge.git("log", "--all", "-S", key, "--format=%H") == ""
 
 
+def test_secret_that_is_taken_out_again_does_not_leave_with_the_history(pipeline: Build) -> None:
+    line = pipeline().start()
+    key = "AKIA" + "Q7ZLM4RT2VXW9KPD"
+    both = [
+        [
+            "sh",
+            "-c",
+            f"echo 'K = \"{key}\"' > src/once.py; git add -A; git commit -qm one; echo 'K = 1' > src/once.py",
+        ]
+    ]
+    line.agent(
+        {"role": "developer", "title": "Told", "round": 1, "write": {"src/key.py": f'AWS = "{key}"\n'}},
+        {"role": "developer", "title": "Told", "write": {"src/key.py": "AWS = None\n"}},
+        {"role": "developer", "title": "At once", "run": both},
+    )
+    told, at_once = line.add("Told"), line.add("At once")
+    line.done(told)
+    line.done(at_once)
+    assert line.roles(told).count("developer") == 2
+    assert line.roles(at_once).count("developer") == 1
+    assert (line.show("src/key.py"), line.show("src/once.py")) == ("AWS = None", "K = 1")
+    assert line.forge.git("log", "--all", "-S", key, "--format=%H") == ""
+    objects = line.forge.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)")
+    blobs = [row.split()[0] for row in objects.splitlines() if row.endswith(" blob")]
+    assert not any(key in line.forge.git("cat-file", "blob", blob) for blob in blobs)
+
+
+def test_change_beyond_every_bound_is_sent_back(pipeline: Build) -> None:
+    line = pipeline(ONCE).start()
+    flood = [
+        [
+            "sh",
+            "-c",
+            "mkdir -p big; for n in 1 2 3 4; do head -c 9000000 /dev/zero | tr '\\0' a > big/$n; done",
+        ]
+    ]
+    line.agent({"role": "developer", "run": flood})
+    item = line.add()
+    task = line.held(item, Hold.ESCALATED)
+    assert "larger" in str(task.hold_reason) or "bytes" in str(task.hold_reason)
+    assert line.pulls() == []
+
+
 def test_trailer_of_ours_in_a_message_is_refused(pipeline: Build) -> None:
     line = pipeline(ONCE).start()
     line.agent({"role": "developer", "message": "Work\n\nOrch-Nonce: 0123456789abcdef"})

@@ -123,8 +123,8 @@ def test_reviewer_who_commits_code_changes_nothing(pipeline: Build) -> None:
 
 def test_verdict_that_cannot_be_read_is_asked_for_again(pipeline: Build) -> None:
     line = pipeline().start()
-    line.agent({"role": "reviewer", "documents": False, "title": "Change it",
-                "after": [["sh", "-c", "mkdir -p docs/work-items/S-1; ln -s /etc/passwd docs/work-items/S-1/12-review.md"]]})  # fmt: skip
+    link = "mkdir -p docs/work-items/S-1; ln -s /etc/passwd docs/work-items/S-1/12-review.md"
+    line.agent({"role": "reviewer", "documents": False, "after": [["sh", "-c", link]]})
     item = line.add()
     line.wait_for(item, lambda _: line.roles(item).count("reviewer") == 2)
     line.agent()

@@ -28,7 +28,7 @@ def git(*words):
 
 
 def run(argv):
-    known = {"{gated}": brief["gated_sha"], "{head}": brief["head_sha"], "{branch}": branch}
+    known = {"{gated}": brief["gated_sha"], "{base}": brief["base_sha"], "{branch}": branch}
     for mark, value in known.items():
         argv = [word.replace(mark, str(value)) for word in argv]
     done = subprocess.run(argv, capture_output=True, text=True)
@@ -76,6 +76,10 @@ if do.get("commit_on_term"):
     signal.signal(signal.SIGTERM, terminated)
 for _ in range(do.get("helpers", 0)):
     helper()
+if do.get("kill_service"):
+    os.kill(int((ROOT / "state" / "service.pid").read_text()), signal.SIGKILL)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
 while do.get("until") and not os.path.exists(do["until"]):
     time.sleep(0.02)
 for argv in do.get("run", []):

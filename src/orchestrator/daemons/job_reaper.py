@@ -3,6 +3,8 @@
 It never acts beside a live owner; every change is a rowcount guard that somebody else may have won.
 """
 
+from dataclasses import replace
+
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.db import events, jobs, leases, tasks
 from orchestrator.db.database import Database
@@ -50,6 +52,7 @@ class JobReaper:
         self._grace_s = finalize_grace_s
         self._max_running_s = max_running_s
         self._wakeups = wakeups
+        self._noted: set[int] = set()  # jobs whose backstop is in the journal
         self._ended: dict[int, float] = {}  # job → when its run was first seen to have ended
 
     def run_once(self) -> dict[str, int]:
@@ -60,6 +63,7 @@ class JobReaper:
         self._ended = {
             job_id: at for job_id, at in self._ended.items() if any(j.id == job_id for j in running)
         }
+        self._noted &= {job.id for job in running}
         for job in running:
             if job.claimed_by != self._boot_id:
                 counts["dead_owner"] += self._tier_1(job)
@@ -70,7 +74,8 @@ class JobReaper:
         return counts
 
     def _tier_1(self, job: Job) -> int:
-        """The process that claimed it is dead and nothing of its run can live: back to the queue."""
+        """The process that claimed it is dead: finalise a run that has ended (it is never paid for twice), wait for one
+        that may live, and give a job that never got so far back to the queue."""
         with self._database.read() as tx:
             owner = leases.process(tx, job.claimed_by, self._ttl_s) if job.claimed_by else None
             run = jobs.open_run_of_job(tx, job.id)
@@ -80,9 +85,16 @@ class JobReaper:
             and not owner.silent
         ):
             return 0
-        if run is not None and self._launcher.result(run) is None:
-            return 0  # the agent may live: recovery or its supervisor's own term decides
-        return self._reap(job, "its owner is dead")
+        if run is None:
+            return self._reap(job, "its owner is dead")
+        result = self._launcher.result(run)
+        if result is None:
+            return 0  # the agent may live: its supervisor's own term decides
+        with self._database.write() as tx:
+            if not jobs.adopt(tx, job, self._boot_id):
+                return 0
+        self._monitor.conclude(replace(job, claimed_by=self._boot_id), run.id, result, owner=Actor.REAPER)
+        return 1
 
     def _tier_2(self, job: Job) -> int:
         """Nobody in this process is at it any more: finalise what has ended, after a grace."""
@@ -101,9 +113,32 @@ class JobReaper:
         return 1
 
     def _tier_3(self, job: Job) -> int:
-        """Hung beyond every bound: end it and take the job away, whoever holds what."""
-        self._wakeups.stop(job.task_id, f"it ran for more than {self._max_running_s:g} s")
-        return self._reap(job, f"it ran for more than {self._max_running_s:g} s (backstop)")
+        """Hung beyond every bound: end it, whoever holds what.
+
+        An agent's job is given on only once the agent has ended: two of them never work in one workspace.
+        """
+        reason = f"it ran for more than {self._max_running_s:g} s (backstop)"
+        self._wakeups.stop(job.task_id, reason)
+        with self._database.read() as tx:
+            run = jobs.open_run_of_job(tx, job.id)
+        if run is None:
+            return self._reap(job, reason)
+        self._note_backstop(job, reason)
+        result = self._launcher.result(run)
+        if result is None:
+            return 0  # its supervisor is ending it; the next pass looks again
+        if not self._worker.handles(job.id):
+            self._monitor.conclude(job, run.id, result, owner=Actor.REAPER)
+        return 1
+
+    def _note_backstop(self, job: Job, reason: str) -> None:
+        """One lesson per job, however many passes its end takes."""
+        if job.id in self._noted:
+            return
+        self._noted.add(job.id)
+        with self._database.write() as tx:
+            work_item = tasks.get(tx, job.task_id).work_item
+            events.lesson(tx, "reaped-job", f"{work_item} {job.kind}: {reason}", task_id=job.task_id)
 
     def _reap(self, job: Job, reason: str) -> int:
         with self._database.write() as tx:

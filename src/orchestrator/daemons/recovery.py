@@ -60,7 +60,7 @@ class Recovery:
 
     def recover_on_startup(self) -> dict[str, int]:
         """Adopt live runs, finalise ended ones, give back dead ones; then have every open task looked at (FR-4)."""
-        counts = {"adopted": 0, "finalised": 0, "requeued": 0, "looked_at": 0}
+        counts = {"adopted": 0, "finalised": 0, "requeued": 0, "unclear": 0, "looked_at": 0}
         with self._database.read() as tx:
             left = jobs.running_of_others(tx, self._boot_id)
         for job in left:
@@ -78,8 +78,10 @@ class Recovery:
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
         found = self._launcher.adopt(job, run) if run is not None else None
-        if run is None or found is None:
+        if run is None:
             return self._give_back(job)
+        if found is None:
+            return "unclear"  # it may live: the reaper ends the job once its run has provably ended
         with self._database.write() as tx:
             if not jobs.adopt(tx, job, self._boot_id):
                 return "finalised"

@@ -1,5 +1,7 @@
 """Between tested and merged: main moves, branches move, conflicts, and the one place in which a repository merges."""
 
+from datetime import timedelta
+
 from orchestrator.db import tasks
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.stage import Stage
@@ -184,3 +186,22 @@ def test_place_in_the_queue_is_kept_when_the_reason_changes(pipeline: Build) -> 
     go.set()
     for item in items:
         line.done(item)
+
+
+def test_forge_that_cannot_be_read_leaves_the_merge_in_doubt_and_guesses_nothing(pipeline: Build) -> None:
+    line = pipeline(settings={"ORCH_IN_DOUBT_ALERT_S": "1m"}).start()
+    forge, away = line.forge.folder, line.root / "away"
+    line.points.on("merge_pr.intended", lambda: forge.rename(away))
+    item = line.add()
+    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.story(item).effects), 40)
+    assert "drives merge_pr (in_doubt)" in line.why(item)
+    line.clock.ahead = timedelta(minutes=2)
+    assert line.app.reconciler.run_once()["alerts"] == 1
+    line.app.reconciler.run_once()
+    assert len([alert for alert in line.alerts() if "merge_pr" in alert]) == 1
+    assert line.task(item).stage is Stage.DEPLOY_STAGING
+    away.rename(forge)
+    line.app.reconciler.run_once()
+    line.done(item)
+    assert len(line.merges()) == 1
+    assert line.task(item).round == 1

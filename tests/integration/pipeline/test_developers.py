@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.domain.job import RunOutcome
@@ -232,3 +233,35 @@ def test_workspace_replaced_by_a_link_is_made_anew(pipeline: Build, tmp_path: Pa
     assert os.listdir(trap) == ["precious"]
     assert line.agents(item)[2]["round"] == 2
     assert line.show("src/change_S_1.py") == "CHANGE = 2"
+
+
+def test_hung_agent_is_ended_at_the_backstop_before_the_next_begins(pipeline: Build) -> None:
+    """Never two agents in one workspace (case 11), not even when the first does not want to go."""
+    line = pipeline().start()
+    line.agent({"role": "developer", "attempt": 1, "ignore_term": True, "stay": True})
+    item = line.add()
+    first = line.started(item, "developer")
+    line.clock.ahead = timedelta(hours=5)
+
+    def second() -> dict[str, object] | None:
+        line.app.reaper.run_once()
+        return next(
+            (run for run in line.agents(item) if run["role"] == "developer" and run["attempt"] == 2), None
+        )
+
+    wait_until(second, 40)
+    assert gone(first["pid"])
+    line.done(item)
+    assert line.roles(item).count("developer") == 2
+    outcomes = [run.outcome for kind, run in line.story(item).runs if kind == "developer"]
+    assert outcomes == [RunOutcome.KILLED, RunOutcome.DONE]
+
+
+def test_spent_budget_calls_a_person(pipeline: Build) -> None:
+    line = pipeline("[budget]\nmax_cost_usd = 1\n").start()
+    line.agent({"role": "analyst", "usage": {"cost_usd": 1.5, "input_tokens": 10}})
+    item = line.add()
+    task = line.held(item, Hold.ESCALATED)
+    assert task.stage is Stage.DEVELOPMENT
+    assert "1.50 USD" in str(task.hold_reason)
+    assert line.roles(item) == ["analyst"]

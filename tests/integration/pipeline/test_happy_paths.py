@@ -96,3 +96,15 @@ def test_why_says_at_every_point_who_does_what(pipeline: Build) -> None:
     line.app.operations.approve(item, person="Ann")
     line.done(item)
     assert "waits for nothing" in line.why(item)
+
+
+def test_without_leases_the_stages_and_effects_stay_as_safe(pipeline: Build) -> None:
+    """The kill-switch turns off law 1 alone (departure 1)."""
+    settings = {"ORCH_TRANSITION_LEASE_ENABLED": "false"}
+    line = pipeline(coverage=True, staging=True, production=True, settings=settings).start()
+    items = [line.add("One"), line.add("Two")]
+    for item in items:
+        line.done(item)
+    assert len(line.merges()) == 2
+    assert len(line.deployed("production")) == 2
+    assert line.running("production") == line.main

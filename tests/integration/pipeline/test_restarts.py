@@ -1,5 +1,6 @@
 """Stopped, or killed by SIGKILL, anywhere: the next life ends the task, every effect took place once (cases 11, 16)."""
 
+import json
 import os
 import signal
 from collections import Counter
@@ -9,7 +10,7 @@ import pytest
 from orchestrator.db import jobs
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.event import EventType
-from orchestrator.domain.job import RunOutcome
+from orchestrator.domain.job import JobStatus, RunOutcome
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
@@ -183,6 +184,33 @@ def test_killed_together_with_its_agent_costs_one_run(pipeline: Build) -> None:
     assert gone(run["pid"])
     outcomes = [r.outcome for kind, r in line.story(item).runs if kind == "developer"]
     assert outcomes == [RunOutcome.CRASHED, RunOutcome.DONE]
+
+
+def test_agent_of_which_nothing_can_be_proved_is_waited_for(pipeline: Build) -> None:
+    """Its record names another pid namespace: it may live, so no second one is started beside it."""
+    line = pipeline(coverage=True, staging=True, production=True).start()
+    line.agent({"role": "developer", "until": str(line.root / "go")})
+    item = line.add()
+    line.started(item, "developer")
+    line.stop()
+    briefs = {path: (path.parent / "brief.json").read_text() for path in line.home.glob("runs/*/STARTED")}
+    [record] = [path for path, brief in briefs.items() if '"developer"' in brief]
+    told = json.loads(record.read_text())
+    told["identity"]["pid_namespace"] = "pid:[1]"
+    record.chmod(0o600)
+    record.write_text(json.dumps(told))
+    line.start()
+    line.app.reaper.run_once()
+    with line.app.database.read() as tx:
+        job = jobs.active_of_task(tx, line.task(item).id)
+    assert job is not None
+    assert (job.status, job.attempts) == (JobStatus.RUNNING, 1)
+    assert job.claimed_by != line.app.boot_id
+    (line.root / "go").touch()
+    wait_until(lambda: (record.parent / "exit.json").exists())
+    wait_until(lambda: line.app.reaper.run_once()["dead_owner"] == 1)
+    _each_once(line, item)
+    assert line.roles(item) == ROLES
 
 
 def _parent(pid: int) -> str:

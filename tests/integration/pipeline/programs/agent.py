@@ -74,6 +74,8 @@ branch = git("branch", "--show-current")
 
 if do.get("commit_on_term"):
     signal.signal(signal.SIGTERM, terminated)
+if do.get("ignore_term"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for _ in range(do.get("helpers", 0)):
     helper()
 if do.get("kill_service"):

@@ -52,23 +52,23 @@ def table(results: Sequence[Result]) -> str:
         lines.append(f"| {result['finished']:,} | " + " | ".join([*cells, *growth]) + " |")
     aims = ", ".join(f"{name} ≥ {aim}" for name, aim in AIMS.items())
     return "\n".join(
-        [*lines, "", f"Ratios of medians to bare SQL, one at a time. Aims: {aims}, growth within ±15 %."]
+        [*lines, "", f"Medians of ratios to bare SQL, one at a time. Aims: {aims}, growth within ±15 %."]
     )
 
 
 def _measured(asked: argparse.Namespace, size: int, smallest: int, rounds: int, seconds: float) -> Result:
-    kept = asked.folder / f"result-{size}-{rounds}-{seconds}.json"
+    kept = asked.folder / f"samples-{size}-{rounds}-{seconds}.json"
     if kept.exists() and not asked.fresh:
-        return dict(json.loads(kept.read_text(encoding="utf-8")))
+        return _result(size, Samples(json.loads(kept.read_text(encoding="utf-8"))))
     print(f"{size:,} finished tasks: {rounds} rounds …", flush=True)
     originals = prepared(asked.folder, size), prepared(asked.folder, smallest)
     with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
         path, reference = (
-            copied(original, Path(scratch) / name) for original, name in zip(originals, "ab", strict=True)
+            copied(each, Path(scratch) / name) for each, name in zip(originals, "ab", strict=True)
         )
-        result = _result(size, compare(path, reference, rounds=rounds, seconds=seconds))
-    kept.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    return result
+        samples = compare(path, reference, rounds=rounds, seconds=seconds)
+    kept.write_text(json.dumps(samples.rates), encoding="utf-8")
+    return _result(size, samples)
 
 
 def _result(size: int, samples: Samples) -> Result:

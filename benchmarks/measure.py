@@ -32,7 +32,9 @@ class Samples:
         return statistics.median(self.rates[kind])
 
     def ratio(self, kind: str, yardstick: str) -> float:
-        return self.median(kind) / self.median(yardstick)
+        """Median over the rounds of the ratio within a round: both sides met the same disk then."""
+        pairs = zip(self.rates[kind], self.rates[yardstick], strict=True)
+        return statistics.median(one / other for one, other in pairs)
 
 
 def compare(path: Path, reference: Path, *, rounds: int, seconds: float) -> Samples:

@@ -66,8 +66,10 @@ def standalone(git: Git, clone: Path, sha: Sha, git_dir: Path) -> None:
     """
     skeleton(git_dir, sha.encode("ascii") + b"\n", STANDALONE_CONFIG)
     (git_dir / "shallow").write_bytes(sha.encode("ascii") + b"\n")
+    pack = str(git_dir / "objects" / "pack" / "pack")
+    # No search for better deltas: the folder lives for minutes.
     git.run(
-        ["pack-objects", "-q", "--revs", "--no-use-bitmap-index", str(git_dir / "objects" / "pack" / "pack")],
+        ["pack-objects", "-q", "--revs", "--window=0", "--no-use-bitmap-index", pack],
         git_dir=clone,
         input=f"--shallow {sha}\n{sha}\n".encode("ascii"),
         timeout=CHECKOUT_TIMEOUT_S,

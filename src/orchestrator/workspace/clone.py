@@ -169,6 +169,10 @@ class Clone(History):
             else:
                 return f"{prefix}{number}"
 
+    def named(self) -> set[Sha]:
+        """What references name: here, complete, and never thrown away."""
+        return set(self.refs.under("refs/").values())
+
     def rescued(self, work_item: WorkItem) -> Mapping[str, Sha]:
         """Everything kept for a work item."""
         return self.refs.under(f"{RESCUE}{work_item_ref(work_item)}/")

@@ -5,7 +5,7 @@ Nothing here follows a symbolic link that lies below the given folder.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +13,9 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.runtime.files import UnreadableFile, read_bounded
 
 PRIVATE = 0o700
+
+_READ_WRITE = stat.S_IRUSR | stat.S_IWUSR
+_UNUSUAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH  # rights that git never gives
 
 
 def real_folder(path: Path) -> bool:
@@ -43,20 +46,20 @@ def remove_tree(path: Path) -> None:
             return
         path.chmod(PRIVATE)
         number = 0
-        while entries := list(_entries(path)):
+        while entries := _entries(path):
             for entry in entries:
-                if not real_folder(entry):
-                    entry.unlink()
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry)
                     continue
-                entry.chmod(PRIVATE)
+                os.chmod(entry, PRIVATE)
                 for child in _entries(entry):
-                    if real_folder(child):
-                        child.chmod(PRIVATE)  # a folder is moved only by who may write to it
-                        child.rename(_free(path, number))
+                    if child.is_dir(follow_symlinks=False):
+                        os.chmod(child, PRIVATE)  # a folder is moved only by who may write to it
+                        os.rename(child, _free(path, number))
                         number += 1
                     else:
-                        child.unlink()
-                entry.rmdir()
+                        os.unlink(child)
+                os.rmdir(entry)
         path.rmdir()
     except OSError as error:
         raise OutsideError(
@@ -70,16 +73,45 @@ def make_readable(path: Path) -> None:
     for entry in _walk(path):
         # Another user's, or too deep to be named: what cannot be read is reported by whoever needs it.
         with suppress(OSError):
-            mode = entry.lstat().st_mode
+            mode = entry.stat(follow_symlinks=False).st_mode
             wanted = PRIVATE if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
             if mode & wanted != wanted:
-                entry.chmod(stat.S_IMODE(mode) | wanted)
+                os.chmod(entry, stat.S_IMODE(mode) | wanted)
+
+
+def keep_only(path: Path, files: Collection[bytes], folders: Collection[bytes]) -> None:
+    """Remove everything below that is not among the given relative names, but for a ``.git`` at the top.
+
+    A file that stays is a link, or a plain file that nothing else may be reached through: no other name for the same
+    content, no rights beyond those that git gives. What it holds is for the caller to compare.
+
+    :raises OSError: something cannot be looked at or removed.
+    :raises OutsideError: as :func:`remove_tree`.
+    """
+    waiting = [(os.fsencode(path), b"")]
+    while waiting:
+        folder, prefix = waiting.pop()
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for entry in entries:
+            name = prefix + entry.name
+            state = entry.stat(follow_symlinks=False)
+            if name == b".git":
+                continue
+            if stat.S_ISDIR(state.st_mode) and name in folders:
+                if state.st_mode & _UNUSUAL or state.st_mode & PRIVATE != PRIVATE:
+                    os.chmod(entry, stat.S_IMODE(state.st_mode) & ~_UNUSUAL | PRIVATE)
+                waiting.append((entry.path, name + b"/"))
+            elif stat.S_ISDIR(state.st_mode):
+                remove_tree(Path(os.fsdecode(entry.path)))
+            elif name not in files or not _plainly_ours(state):
+                os.unlink(entry)
 
 
 def only_plain(path: Path) -> bool:
     """True where a folder holds files and folders alone: no link, pipe, socket or device at any depth."""
     try:
-        modes = [entry.lstat().st_mode for entry in _walk(path)]
+        modes = [entry.stat(follow_symlinks=False).st_mode for entry in _walk(path)]
     except OSError:
         return False
     return real_folder(path) and all(stat.S_ISDIR(mode) or stat.S_ISREG(mode) for mode in modes)
@@ -117,23 +149,31 @@ def leaves(root: Path, link: Path) -> bool:
     return inside == ".." or inside.startswith("../")
 
 
-def _walk(path: Path) -> Iterator[Path]:
+def _plainly_ours(state: os.stat_result) -> bool:
+    if stat.S_ISLNK(state.st_mode):
+        return True
+    readable = state.st_mode & _READ_WRITE == _READ_WRITE and not state.st_mode & _UNUSUAL
+    return stat.S_ISREG(state.st_mode) and readable and state.st_nlink == 1
+
+
+def _walk(path: Path) -> Iterator[os.DirEntry[str]]:
     """Everything below, a folder before what is in it, without recursion and without following links.
 
     A folder that cannot be read, be it for its path's length, is passed by.
     """
-    waiting = [path]
+    waiting = [os.fspath(path)]
     while waiting:
         folder = waiting.pop()
         with suppress(OSError):
             for entry in _entries(folder):
                 yield entry
-                if real_folder(entry):
-                    waiting.append(entry)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
 
 
-def _entries(path: Path) -> Iterator[Path]:
-    yield from [Path(entry.path) for entry in os.scandir(path)]
+def _entries(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(path) as found:
+        return list(found)
 
 
 def _free(path: Path, number: int) -> Path:

@@ -186,10 +186,15 @@ class History:
         return [int(size) for size in told]
 
     def link_target(self, blob: Sha) -> str:
-        """Where a symbolic link leads, given its blob; cut where no file system would accept it."""
-        if self.sizes([blob]) > [LINK_LIMIT]:
-            return "/"
-        return self._run(["cat-file", "blob", blob]).decode("utf-8", "replace")
+        """Where one symbolic link leads; see :meth:`link_targets`."""
+        return self.link_targets([blob])[blob]
+
+    def link_targets(self, blobs: Iterable[Sha]) -> dict[Sha, str]:
+        """Where symbolic links lead, given their blobs; "/" where no file system would accept it."""
+        links = list(dict.fromkeys(blobs))
+        short = [blob for blob, size in zip(links, self.sizes(links), strict=True) if size <= LINK_LIMIT]
+        found = {sha: content.decode("utf-8", "replace") for sha, content in self._objects(short)}
+        return {blob: found.get(blob, "/") for blob in links}
 
     def command(self, args: Sequence[str], *, timeout: float = DEFAULT_TIMEOUT_S) -> Completed:
         """A plumbing command in the clone whose status the caller judges.
@@ -217,11 +222,12 @@ class History:
         return self._git(args, input=input).stdout
 
     def _commits(self, shas: Iterable[Sha]) -> list[CommitInfo]:
-        wanted = list(shas)
-        if not wanted:
-            return []
-        raw = self._run(["cat-file", "--batch"], input="".join(f"{sha}\n" for sha in wanted).encode("ascii"))
-        return list(_batch(raw))
+        return [parse_commit(sha, content) for sha, content in self._objects(list(shas))]
+
+    def _objects(self, shas: Sequence[Sha]) -> Iterator[tuple[Sha, bytes]]:
+        if shas:
+            asked = "".join(f"{sha}\n" for sha in shas).encode("ascii")
+            yield from _batch(self._run(["cat-file", "--batch"], input=asked))
 
     def _entries(self, args: Sequence[str]) -> Iterator[Entry]:
         for record in self._run(args).split(b"\0"):
@@ -238,7 +244,7 @@ def _too_large(size: int, limit: int) -> GitError:
     )
 
 
-def _batch(raw: bytes) -> Iterator[CommitInfo]:
+def _batch(raw: bytes) -> Iterator[tuple[Sha, bytes]]:
     """The answers of ``git cat-file --batch``."""
     start = 0
     while start < len(raw):
@@ -247,5 +253,5 @@ def _batch(raw: bytes) -> Iterator[CommitInfo]:
         if not size:
             raise GitError(f"{sha} is {kind}.")
         content = raw[end + 1 : end + 1 + int(size[0])]
-        yield parse_commit(Sha(sha), content)
+        yield Sha(sha), content
         start = end + 2 + len(content)

@@ -6,6 +6,7 @@ Nothing is changed in the workspace. What cannot be kept is named, and the calle
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.domain.errors import GitError
@@ -35,6 +36,14 @@ class Rescue:
         """
         self._save(folder, fallback, depth=0)
         return Saved(tuple(self._stray), tuple(self._unsaved))
+
+    def save_refs(self, objects: Path, refs: Mapping[str, Sha]) -> None:
+        """Keep what references of another repository name; what a reference of the clone names is kept already."""
+        named = self._clone.named()
+        for ref, sha in refs.items():
+            if sha not in named:
+                named.add(sha)
+                self.save_commit(objects, sha, told(ref))
 
     def save_commit(self, objects: Path, sha: Sha, what: str) -> bool:
         """Keep one commit of another object folder, if nothing reaches it yet; False where it is damaged."""
@@ -86,8 +95,7 @@ class Rescue:
             self._save_files(folder, fallback, None, depth)
             return
         objects = folder / ".git" / "objects"
-        for ref, sha in state.refs.items():
-            self.save_commit(objects, sha, told(ref))
+        self.save_refs(objects, state.refs)
         head = state.head
         if head is not None and not self.save_commit(objects, head, "detached HEAD"):
             head = None

@@ -4,10 +4,12 @@ Must hold: a half-made folder never has the final name; a folder loses its name 
 planted in ``.git`` reaches the next one.
 """
 
+import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.domain.errors import GitError
+from orchestrator.domain.errors import GitError, OutsideError
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.rules.names import work_item_ref
 from orchestrator.workspace.agent_repository import (
@@ -18,10 +20,11 @@ from orchestrator.workspace.agent_repository import (
 )
 from orchestrator.workspace.checkout import fill
 from orchestrator.workspace.clone import Clone
-from orchestrator.workspace.folders import exists, real_folder, remove_tree
+from orchestrator.workspace.commits import SUBMODULE
+from orchestrator.workspace.folders import exists, keep_only, make_readable, real_folder, remove_tree
 from orchestrator.workspace.harvest import Saved
 from orchestrator.workspace.rescue import Rescue
-from orchestrator.workspace.snapshot import take_snapshot
+from orchestrator.workspace.snapshot import index_entries, snapshot_into
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +75,61 @@ class WorkspaceFolder:
         state = self.state()
         if isinstance(state, Broken) or state.unfinished or state.head is None:
             return False
-        if any(not self.clone.reaches(tip, start) for tip in {*state.refs.values(), state.head}):
+        tips = {*state.refs.values(), state.head} - {start} - self.clone.named()
+        if any(not self.clone.reaches(tip, start) for tip in tips):
             return False
-        snapshot = take_snapshot(self.clone, self.path, state.head, everything=True)
-        if snapshot.changed or snapshot.findings:
-            return False
-        if Rescue(self.clone, self.work_item).staged(self.path, state.head) is not None:
-            return False
-        if state.head != start and not self._moved(state.head, start):
-            return False
-        self.install_git(start)
+        with self.clone.temporary_index() as index:
+            snapshot = snapshot_into(index, self.clone, self.path, state.head, everything=True)
+            if snapshot.changed or snapshot.findings:
+                return False
+            if Rescue(self.clone, self.work_item).staged(self.path, state.head) is not None:
+                return False
+            if state.head != start and not self._moved(index, state.head, start):
+                return False
+            self.install_git(start, index)
         return True
 
-    def install_git(self, head: Sha) -> None:
+    def reset(self, head: Sha) -> bool:
+        """Leave exactly the files of ``head``, touching those alone that differ; False where it must be rebuilt.
+
+        All that is in the folder must have been saved before. Until the last step the agent's ``.git`` stays, so that
+        a reset that was cut off is seen for what it is: files that differ.
+        """
+        if not real_folder(self.path):
+            return False
+        try:
+            make_readable(self.path)
+            with self.clone.temporary_index() as index:
+                self.clone.run_index(["read-tree", head], index)
+                files = [
+                    path for path, (mode, _) in index_entries(self.clone, index).items() if mode != SUBMODULE
+                ]
+                keep_only(self.path, set(files), _folders_of(files))
+                self.clone.run_index(["update-index", "-q", "--refresh"], index, work_tree=self.path)
+                differing = self.clone.run_index(["ls-files", "-z", "-m", "-d"], index, work_tree=self.path)
+                self.clone.run_index(
+                    ["checkout-index", "-f", "-q", "-u", "-z", "--stdin"],
+                    index,
+                    work_tree=self.path,
+                    input=differing,
+                )
+                self.install_git(head, index)
+        except (GitError, OutsideError, OSError):
+            return False  # building anew says what is in the way, if it still is
+        return True
+
+    def install_git(self, head: Sha, index: Path) -> None:
         """Give the workspace a fresh ``.git`` with the branch at ``head``; the files stay as they are.
+
+        ``index`` is one of ours that holds the tree of ``head`` and knows the files.
 
         :raises GitError: git failed.
         """
         new = self._aside("git")
         remove_tree(new)
         self._make_git(new, head)
-        env = {"GIT_INDEX_FILE": str(new / "index"), "GIT_WORK_TREE": str(self.path)}
-        for args, check in ((["read-tree", head], True), (["update-index", "-q", "--refresh"], False)):
-            self.clone.git.run(
-                args, git_dir=self.clone.path, cwd=self.path, env=env, check=check, pass_fds=[self.held]
-            )
+        # Its time stamp goes with it: by that git tells which files may have changed in the very same moment.
+        shutil.copy2(index, new / "index")
         self.trash(self.path / ".git")
         new.rename(self.path / ".git")
 
@@ -134,14 +167,10 @@ class WorkspaceFolder:
         path.rename(old)
         remove_tree(old)
 
-    def _moved(self, old: Sha, new: Sha) -> bool:
+    def _moved(self, index: Path, old: Sha, new: Sha) -> bool:
         """Update the files from one commit to another in place; False where ignored files are in the way."""
         try:
-            with self.clone.temporary_index() as index:
-                self.clone.run_index(["read-tree", old], index)
-                # Without this git takes every file for changed and would not touch it; "needs update" is no error.
-                self.clone.run_index(["update-index", "-q", "--refresh"], index, work_tree=self.path)
-                self.clone.run_index(["read-tree", "-m", "-u", old, new], index, work_tree=self.path)
+            self.clone.run_index(["read-tree", "-m", "-u", old, new], index, work_tree=self.path)
         except GitError:
             return False
         return True
@@ -163,3 +192,12 @@ class WorkspaceFolder:
 
     def _aside(self, what: str) -> Path:
         return self.path.parent / f".{what}.{work_item_ref(self.work_item)}"
+
+
+def _folders_of(files: Iterable[bytes]) -> set[bytes]:
+    """Every folder that the files lie in."""
+    folders = set[bytes]()
+    for path in files:
+        while (path := path.rpartition(b"/")[0]) and path not in folders:
+            folders.add(path)
+    return folders

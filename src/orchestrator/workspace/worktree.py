@@ -26,8 +26,8 @@ from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.commits import REGULAR, SUBMODULE, SYMLINK
 from orchestrator.workspace.folders import read_inside, real_folder
 from orchestrator.workspace.harvest import Harvest, Removed, Saved, Stray
-from orchestrator.workspace.rescue import Rescue, told
-from orchestrator.workspace.snapshot import HUGE_BYTES, take_snapshot
+from orchestrator.workspace.rescue import Rescue
+from orchestrator.workspace.snapshot import HUGE_BYTES, snapshot_into
 from orchestrator.workspace.workspace_folder import Identity, WorkspaceFolder
 
 LOCK_WAIT_S = 120.0  # preparing a large workspace takes a while; so does a git that outlived its parent
@@ -84,11 +84,17 @@ class Workspaces:
     def reset_to(self, work_item: WorkItem, sha: Sha) -> tuple[Stray, ...]:
         """Set branch and files to ``sha``, ignored files gone too; what was there is rescued and returned.
 
+        Files that are as they should be are not written again.
+
         :raises OutsideError: as :meth:`prepare`.
         """
         with self._held(work_item) as held:
             folder = self._folder(work_item, self._known(work_item), held)
-            return self._start_anew(folder, sha).stray
+            saved = folder.save(sha)
+            if saved.unsaved or not folder.reset(sha):
+                folder.clear_away(saved)
+                folder.build(sha)
+            return saved.stray
 
     def harvest(
         self, work_item: WorkItem, base: Sha, expected_head: Sha, *, commit_leftovers: bool = True
@@ -111,13 +117,14 @@ class Workspaces:
                 saved = self._start_anew(folder, head)
             else:
                 saved = self._other_branches(folder, state)
-                snapshot = take_snapshot(self._clone, folder.path, head)
-                problems += snapshot.findings
-                if snapshot.tree != self._clone.tree(head):
-                    if commit_leftovers:
-                        leftover = self._commit(folder, snapshot.tree, head)
-                    else:
-                        saved = saved + self._start_anew(folder, head)
+                with self._clone.temporary_index() as index:
+                    snapshot = snapshot_into(index, self._clone, folder.path, head)
+                    problems += snapshot.findings
+                    changed = snapshot.tree != self._clone.tree(head)
+                    if changed and commit_leftovers:
+                        leftover = self._commit(folder, snapshot.tree, head, index)
+                if changed and not commit_leftovers:
+                    saved = saved + self._start_anew(folder, head)
             found = (*problems, *saved.findings(), *objections(self._clone, expected_head, leftover or head))
             commits = tuple(self._clone.commits(base, leftover or head))
             return Harvest(leftover or head, commits, leftover, saved.stray, tuple(dict.fromkeys(found)))
@@ -177,15 +184,14 @@ class Workspaces:
     def _other_branches(self, folder: WorkspaceFolder, state: AgentState) -> Saved:
         """Keep the commits that are on other branches only."""
         rescue = Rescue(self._clone, folder.work_item)
-        for ref, sha in state.refs.items():
-            rescue.save_commit(folder.path / ".git" / "objects", sha, told(ref))
+        rescue.save_refs(folder.path / ".git" / "objects", state.refs)
         return rescue.saved()
 
-    def _commit(self, folder: WorkspaceFolder, tree: Sha, head: Sha) -> Sha:
+    def _commit(self, folder: WorkspaceFolder, tree: Sha, head: Sha, index: Path) -> Sha:
         """One commit of ours with what was left uncommitted on the branch."""
         leftover = self._clone.commit_tree(tree, [head], LEFTOVER_MESSAGE)
         self._clone.keep(folder.work_item, leftover)
-        folder.install_git(leftover)
+        folder.install_git(leftover, index)
         return leftover
 
     def _start_anew(self, folder: WorkspaceFolder, head: Sha) -> Saved:
@@ -238,14 +244,17 @@ class Workspaces:
 
 def objections(clone: Clone, expected: Sha, head: Sha) -> Iterator[Finding]:
     """What is committed between the two but cannot be delivered."""
+    if expected == head:
+        return
     changes = clone.changes(expected, head)
     files = [change for change in changes if change.mode in REGULAR]
     sizes = dict(zip(files, clone.sizes(change.blob for change in files), strict=True))
+    targets = clone.link_targets(change.blob for change in changes if change.mode == SYMLINK)
     for change in changes:
         if change.mode == SUBMODULE and change.old_mode != SUBMODULE:
             yield Finding("is a repository of its own; only files can be delivered.", change.path)
         elif change.mode == SYMLINK:
-            target = clone.link_target(change.blob)
+            target = targets[change.blob]
             if _leads_out(change.path, target):
                 yield Finding(f"is a link that leads out of the repository: {target[:200]}", change.path)
         elif sizes.get(change, 0) > HUGE_BYTES:

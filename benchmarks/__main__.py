@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.database import copied, movers, prepared
-from benchmarks.measure import REFERENCE, Samples, alone, compare
+from benchmarks.measure import REFERENCE, TURNS, Samples, alone, compare
 from benchmarks.product import Product
 
 SIZES = (1_000, 100_000, 1_000_000)
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = SHORT_SIZES if asked.short else SIZES
     if asked.profile:
         return _profile(prepared(asked.folder, sizes[0]), 0.5 if asked.short else 5.0)
-    rounds, seconds = (2, 0.1) if asked.short else (asked.rounds, asked.seconds)
+    rounds, seconds = (2, 0.05) if asked.short else (asked.rounds, asked.seconds)
     results = [_measured(asked, size, sizes[0], rounds, seconds) for size in sizes]
     print(table(results))
     where = asked.json or asked.folder / "results.json"
@@ -66,7 +66,7 @@ def _measured(asked: argparse.Namespace, size: int, smallest: int, rounds: int, 
         path, reference = (
             copied(each, Path(scratch) / name) for each, name in zip(originals, "ab", strict=True)
         )
-        samples = compare(path, reference, rounds=rounds, seconds=seconds)
+        samples = compare(path, reference, rounds=rounds, seconds=seconds, turns=1 if asked.short else TURNS)
     kept.write_text(json.dumps(samples.rates), encoding="utf-8")
     return _result(size, samples)
 

@@ -37,11 +37,11 @@ class Samples:
         return statistics.median(one / other for one, other in pairs)
 
 
-def compare(path: Path, reference: Path, *, rounds: int, seconds: float) -> Samples:
+def compare(path: Path, reference: Path, *, rounds: int, seconds: float, turns: int = TURNS) -> Samples:
     """Measure everything on ``path``, and the product once more on ``reference``, turn by turn in small slices."""
     samples = Samples()
     bare, product, small = BareSql(path), Product(path), Product(reference)
-    tasks, small_tasks, slice_ = movers(path), movers(reference), seconds / TURNS
+    tasks, small_tasks, slice_ = movers(path), movers(reference), seconds / turns
     kinds: dict[str, Callable[[], Figure]] = {
         "bare transition": lambda: alone(bare.transition, tasks, slice_),
         "transition": lambda: alone(product.transition, tasks, slice_),
@@ -54,7 +54,7 @@ def compare(path: Path, reference: Path, *, rounds: int, seconds: float) -> Samp
     try:
         for number in range(rounds + 1):
             totals = dict.fromkeys(kinds, (0, 0.0))
-            for turn in range(TURNS):
+            for turn in range(turns):
                 for kind in kinds if turn % 2 else reversed(kinds):
                     done, spent = kinds[kind]()
                     totals[kind] = (totals[kind][0] + done, totals[kind][1] + spent)

@@ -32,7 +32,7 @@ def test_the_short_form_reports_ratios_and_goes_on_where_it_was(tmp_path: Path) 
     assert "| finished tasks | one actor |" in first
     assert "Medians of ratios to bare SQL" in first
     assert first.count("rounds …") == 2
-    (tmp_path / "samples-100-2-0.1.json").unlink()  # as after a run that was broken off
+    (tmp_path / "samples-100-2-0.05.json").unlink()  # as after a run that was broken off
     again = bench(tmp_path, "--json", str(tmp_path / "again.json"))
     assert again.count("rounds …") == 1
     assert json.loads((tmp_path / "again.json").read_text(encoding="utf-8"))["sizes"][1] == stored["sizes"][1]

@@ -122,9 +122,9 @@ def _history(numbers: range) -> Iterator[tuple[str, Iterator[tuple[object, ...]]
 
 
 def _add_live(database: SqliteDatabase) -> None:
-    for number in range(MOVERS + WAITERS):
-        stage = Stage.DEVELOPMENT if number < MOVERS else Stage.ANALYSIS
-        with database.write() as tx:
+    with database.write() as tx:
+        for number in range(MOVERS + WAITERS):
+            stage = Stage.DEVELOPMENT if number < MOVERS else Stage.ANALYSIS
             task = tasks.add(tx, REPO, repositories.next_work_item(tx, REPO), Ticket("Say hello"))
             assert task is not None
             assert tasks.update_task_stage_cas(tx, task.id, task.stage, stage, epoch=task.epoch)

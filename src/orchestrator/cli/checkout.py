@@ -4,16 +4,18 @@ The checkout itself is changed in two places alone: ``.orchestrator.toml`` where
 ``orch`` that points to the forge and by which a checkout is recognised.
 """
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from orchestrator.cli.desk import Desk
 from orchestrator.domain.errors import ConfigError, GitError, OutsideError, RequestRefused
 from orchestrator.domain.ids import RepoName
-from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest
+from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest, tells
 from orchestrator.repo_config.loader import parse_repo_config
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.names import slug
@@ -26,6 +28,8 @@ REMOTE = "orch"
 HEADS = "refs/heads/"
 CONFIG_LIMIT = 256 * 1024
 READ_LIMIT = 512 * 1024
+FILES, DEPTH = 500, 4  # how many files below the top are looked at, and in how deep folders
+FOREIGN = frozenset({"node_modules", "venv", "env", "build", "dist", "site-packages", "vendor"})
 PREFIX_LENGTH = 8
 TRIES = 100  # names and prefixes that may be taken before we give up
 
@@ -258,12 +262,24 @@ def _free(wanted: str, taken: Iterable[str], joint: str) -> str:
 
 def _files(top: Path) -> Mapping[str, Read]:
     """What may say how the repository checks itself."""
-    places = [*top.iterdir(), top / "tests" / "conftest.py"]
+    places = [*top.iterdir(), *islice(_below(top), FILES)]
     return {
-        str(place.relative_to(top)): partial(read_bounded, place, READ_LIMIT)
+        place.relative_to(top).as_posix(): partial(read_bounded, place, READ_LIMIT)
         for place in places
         if place.is_file() and not place.is_symlink()
     }
+
+
+def _below(top: Path) -> Iterator[Path]:
+    """The telling files in folders, not too deep; hidden ones and installed packages are not the repository's."""
+    for folder, folders, files in os.walk(top):
+        here = Path(folder)
+        deep = len(here.relative_to(top).parts) >= DEPTH
+        folders[:] = [] if deep else sorted(n for n in folders if n[0] != "." and n not in FOREIGN)
+        if here != top:
+            yield from (
+                here / name for name in sorted(files) if tells((here / name).relative_to(top).as_posix())
+            )
 
 
 def _roots(git: Git, place: Path, tip: str, *, bare: bool = False) -> set[str]:

@@ -1,5 +1,6 @@
 """``orch init``."""
 
+import os
 from pathlib import Path
 
 import click
@@ -7,24 +8,31 @@ import click
 from orchestrator.cli import checkout as look
 from orchestrator.cli.desk import acting
 from orchestrator.cli.options import json_option
-from orchestrator.cli.terminal import say, say_json
+from orchestrator.cli.terminal import note, say, say_json
+from orchestrator.cli.try_checks import Tried, try_checks
+from orchestrator.domain.errors import ConfigError
 from orchestrator.runtime.git import Git
-from orchestrator.runtime.process import SystemProcesses
+from orchestrator.runtime.process import Processes, SystemProcesses
 
 
 @click.command("init")
 @click.argument("path", type=click.Path(path_type=Path), default=".")
 @click.option("--name", help="What to call the repository here; by default its folder's name.")
 @click.option("--prefix", help="What its task numbers begin with, such as SHOP for SHOP-1.")
+@click.option("--check", is_flag=True, help="Run its checks once, in a clean copy of the last commit.")
 @json_option
-def command(path: Path, name: str | None, prefix: str | None, as_json: bool) -> int:
+def command(path: Path, name: str | None, prefix: str | None, check: bool, as_json: bool) -> int:
     """Make a repository ready: write .orchestrator.toml, register it.
 
     Looks at the repository at PATH (by default here), guesses how it checks itself, writes a commented
     .orchestrator.toml where there is none, and registers it with a local forge: a bare repository that the git remote
     `orch` then names. Calling it again changes nothing that is in order.
+
+    With --check it also runs [ci] command once as a ticket's checks will be run, and warns where it fails or tests
+    nothing. That changes neither the checkout nor the exit code.
     """
-    git = Git(SystemProcesses())
+    processes = SystemProcesses()
+    git = Git(processes)
     found = look.look_at(git, path)
     config = look.config_in_checkout(found)
     with acting("init") as desk:
@@ -40,6 +48,7 @@ def command(path: Path, name: str | None, prefix: str | None, as_json: bool) -> 
     )
     did += look.settle(git, found, at)
     committed = _committed(git, found)
+    tried = _tried(git, processes, found) if check else None
     steps = [] if committed else [f"Read {look.CONFIG_FILE}, then: git add {look.CONFIG_FILE} && git commit"]
     steps += ['orch run "what you want"', "orch doctor   (looks for what will not work)"]
     if as_json:
@@ -53,10 +62,15 @@ def command(path: Path, name: str | None, prefix: str | None, as_json: bool) -> 
                 "wrote_config": wrote,
                 "config_committed": committed,
                 "did": did,
+                "check": None
+                if tried is None
+                else {"passed": tried.passed, "said": tried.said, "tail": tried.tail},
                 "next": steps,
             }
         )
     else:
+        if tried is not None:
+            did += [tried.said, *([tried.tail] if tried.tail else [])]
         say("\n".join([*did, "", "Next:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1))]))
     return 0
 
@@ -70,6 +84,15 @@ def _configured(found: look.Checkout, at: look.Registered) -> list[str]:
         else "Did not recognise how the project checks itself: write [ci] command yourself.",
         f"Wrote {look.CONFIG_FILE}: commented, and yours to edit.",
     ]
+
+
+def _tried(git: Git, processes: Processes, found: look.Checkout) -> Tried:
+    """What the configured checks say of the last commit."""
+    config = look.config_in_checkout(found)
+    if config is None:
+        raise ConfigError(f"{look.CONFIG_FILE} has vanished.", hint="Call orch init again.")
+    note(f"Running the checks on {found.tip[:12]}: {' '.join(config.ci.command)}")
+    return try_checks(git, processes, found, config.ci, os.environ)
 
 
 def _committed(git: Git, found: look.Checkout) -> bool:

@@ -6,7 +6,8 @@ nothing of the repository is run. What must hold: ``render_init_toml`` of any su
 """
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,13 @@ Read = Callable[[], bytes]
 
 _READ_MAX = 512 * 1024  # a manifest is smaller; of a larger one nothing is believed
 _PYTHON_MARKS = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
+_PYTHON_TELLS = (
+    *_PYTHON_MARKS, "tox.ini", "noxfile.py", "requirements-dev.txt", "requirements-dev.lock", "Pipfile", ".coveragerc",
+)  # fmt: skip
+_PYTHON_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|tests?)\.py$")
+_IN_SRC = re.compile(r"src/(?:[^/]+/__init__|(?!__init__)[^/]+)\.py")
+# Used, or written so that unittest would find nothing: tests that belong to no class.
+_NEEDS_PYTEST = re.compile(r"^\s*(?:import|from)\s+pytest\b|\bpytest\.|^(?:async )?def test_", re.MULTILINE)
 _FALLBACK: Argv = ("sh", "-c", "echo 'Write your checks into .orchestrator.toml' >&2; exit 1")
 
 
@@ -31,12 +39,23 @@ class Suggestion:
     coverage_format: str | None = None
     artifact: str | None = None
     build: Argv | None = None
+    env: tuple[tuple[str, str], ...] = ()
 
 
 def suggest(files: Mapping[str, Read]) -> tuple[Suggestion, ...]:
-    """What the files at the top say, the best guess first; empty where they say nothing. Keys are paths with ``/``."""
+    """What the files say, the best guess first; empty where they say nothing. Keys are paths with ``/``: the files at
+    the top, and :func:`tells` of those below it."""
     guesses = (_python(files), _node(files), _rust(files), _go(files), _make(files))
     return tuple(guess for guess in guesses if guess is not None)
+
+
+def tells(path: str) -> bool:
+    """Whether a file below the top says anything here: tests, and what shows where a package lies."""
+    name = path.rpartition("/")[2]
+    return bool(_PYTHON_TEST.search(path) or _IN_SRC.fullmatch(path)) or name in (
+        "conftest.py",
+        "__init__.py",
+    )
 
 
 def render_init_toml(
@@ -53,6 +72,7 @@ def render_init_toml(
         branch=_quote(default_branch),
         found=found,
         ci=_argv(ci),
+        env=_env(suggestion),
         coverage=_coverage(suggestion),
         build=_argv(suggestion.build if suggestion and suggestion.build else ("make", "dist")),
         artifact=_quote(suggestion.artifact if suggestion and suggestion.artifact else "dist"),
@@ -62,28 +82,43 @@ def render_init_toml(
 
 
 def _python(files: Mapping[str, Read]) -> Suggestion | None:
-    because = next(
-        (file for file in ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt") if file in files),
-        None,
-    )
+    tests = sorted(path for path in files if _PYTHON_TEST.search(path))
+    because = next((file for file in (*_PYTHON_MARKS, *tests) if file in files), None)
     if because is None:
         return None
-    text = "".join(
-        _text(files, file) for file in ("pyproject.toml", "setup.cfg", "tox.ini", "requirements.txt")
+    text = "".join(_text(files, file) for file in _PYTHON_TELLS)
+    runner = (
+        ("-m", "pytest")
+        if _says_pytest(files, tests, text)
+        else ("-m", "unittest", "discover", *_where(files, tests))
     )
-    text += "".join(_text(files, file) for file in ("requirements-dev.txt", "requirements-dev.lock"))
-    pytest = "pytest" in text or any(
-        file in files for file in ("pytest.ini", "conftest.py", "tests/conftest.py")
-    )
-    runner = ("-m", "pytest") if pytest else ("-m", "unittest", "discover")
+    # An installed package is found by itself; one that only lies in src/ is not.
+    in_src = any(_IN_SRC.fullmatch(path) for path in files) and "pythonpath" not in text.lower()
+    env = (("PYTHONPATH", "src"),) if in_src else ()
     if "coverage" not in text and "pytest-cov" not in text:
-        return Suggestion("python", because, ("python3", *runner))
+        return Suggestion("python", because, ("python3", *runner), env=env)
     script = (
         f"python3 -m coverage run {' '.join(runner)} && "
         "{ ls .coverage.* >/dev/null 2>&1 && python3 -m coverage combine; "
         "python3 -m coverage json -o coverage.json; }"
     )
-    return Suggestion("python", because, ("sh", "-c", script), "coverage.json", "coverage.py")
+    return Suggestion("python", because, ("sh", "-c", script), "coverage.json", "coverage.py", env=env)
+
+
+def _says_pytest(files: Mapping[str, Read], tests: Sequence[str], text: str) -> bool:
+    """Whether anything says so: pytest's own files, a manifest, or the tests themselves."""
+    if "pytest" in text or any(file.rpartition("/")[2] in ("pytest.ini", "conftest.py") for file in files):
+        return True
+    return any(_NEEDS_PYTEST.search(_text(files, file)) for file in tests)
+
+
+def _where(files: Mapping[str, Read], tests: Sequence[str]) -> tuple[str, ...]:
+    """Where unittest has to look: from the top it does not see tests in a folder that is no package."""
+    tops = {path.partition("/")[0] for path in tests}
+    if len(tops) != 1 or "/" not in tests[0]:
+        return ()
+    top = tops.pop()
+    return () if f"{top}/__init__.py" in files or top == "src" else ("-s", top)
 
 
 def _node(files: Mapping[str, Read]) -> Suggestion | None:
@@ -164,6 +199,12 @@ def _argv(command: Argv) -> str:
     return "[" + ", ".join(map(_quote, command)) + "]"
 
 
+def _env(suggestion: Suggestion | None) -> str:
+    pairs = suggestion.env if suggestion else ()
+    inside = ", ".join(f"{name} = {_quote(value)}" for name, value in pairs)
+    return f"env = {{ {inside} }}" if pairs else '# env = { PYTHONPATH = "src" }'
+
+
 def _coverage(suggestion: Suggestion | None) -> str:
     mark = "" if suggestion and suggestion.coverage_report else "# "
     report = (suggestion and suggestion.coverage_report) or "coverage.json"
@@ -183,6 +224,7 @@ default_branch = {branch}
 [ci]
 command = {ci}
 timeout = "30m"
+{env}
 
 # Where the checks leave their coverage report, and its format: coverage.py, cobertura or lcov. With this table the
 # baseline may only rise.

@@ -33,7 +33,8 @@ def checked_out(git: Git, clone: Path, sha: Sha, target: Path) -> Iterator[Path]
     target.mkdir(mode=0o700, parents=True)
     try:
         standalone(git, clone, sha, target / ".git")
-        fill(git, clone, sha, target, target / ".git" / "index")
+        # From here on only what was just written counts, attributes too.
+        fill(git, target / ".git", sha, target, target / ".git" / "index")
         yield target
     finally:
         remove_tree(target)

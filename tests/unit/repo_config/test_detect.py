@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest
+from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest, tells
 from orchestrator.repo_config.loader import parse_repo_config
 
 
@@ -37,6 +37,31 @@ CASES: dict[str, tuple[dict[str, str | bytes], str, str]] = {
     "cargo": ({"Cargo.toml": "", "Cargo.lock": ""}, "rust", "cargo test --locked"),
     "go": ({"go.mod": ""}, "go", "go test ./..."),
     "make": ({"Makefile": "all:\n\ntest: all\n\ttrue\n"}, "make", "make test"),
+    "pytest in a test": (
+        {"setup.py": "", "tests/test_x.py": "import pytest\n"},
+        "python",
+        "python3 -m pytest",
+    ),
+    "pytest from": (
+        {"setup.py": "", "a/tests/test_x.py": "from pytest import raises"},
+        "python",
+        "-m pytest",
+    ),
+    "plain functions": (
+        {"setup.py": "", "tests/test_x.py": "def test_x():\n    pass\n"},
+        "python",
+        "-m pytest",
+    ),
+    "conftest below": ({"setup.py": "", "pkg/tests/conftest.py": ""}, "python", "python3 -m pytest"),
+    "tox": ({"setup.py": "", "tox.ini": "[testenv]\ncommands = pytest {posargs}\n"}, "python", "-m pytest"),
+    "nox": ({"setup.py": "", "noxfile.py": 'session.run("pytest")\n'}, "python", "python3 -m pytest"),
+    "setup.cfg": ({"setup.cfg": "[tool:pytest]\n"}, "python", "python3 -m pytest"),
+    "tests alone": ({"test_x.py": "import unittest\n"}, "python", "python3 -m unittest discover"),
+    "unittest in a plain folder": (
+        {"setup.py": "", "tests/test_x.py": "class X(unittest.TestCase):\n    def test_x(self): pass\n"},
+        "python",
+        "python3 -m unittest discover -s tests",
+    ),
     "binary": ({"pyproject.toml": b"\xff\x00pytest"}, "python", "python3 -m pytest"),
 }
 
@@ -86,6 +111,45 @@ def test_everything_that_is_commented_out_is_valid_too() -> None:
     assert config.production is not None and config.production.undo == ("./undo.sh", "production")
     assert config.image is not None and config.image.artifact == "dist"
     assert (config.agent.max_cost_usd, config.budget.max_cost_usd) == (5.0, 20.0)
+
+
+def test_unittest_from_the_top_where_the_tests_are_a_package() -> None:
+    files = {
+        "setup.py": "",
+        "tests/__init__.py": "",
+        "tests/test_x.py": "# not for pytest\nimport unittest\n",
+    }
+    assert suggest(repository(files))[0].ci == ("python3", "-m", "unittest", "discover")
+
+
+@pytest.mark.parametrize(
+    ("files", "env"),
+    [
+        ({"pyproject.toml": "", "src/pkg/__init__.py": ""}, {"PYTHONPATH": "src"}),
+        ({"pyproject.toml": "", "src/module.py": ""}, {"PYTHONPATH": "src"}),
+        ({"pyproject.toml": 'pythonpath = ["src"]', "src/pkg/__init__.py": ""}, {}),
+        ({"pyproject.toml": "", "src/__init__.py": "", "src/pkg/deep/__init__.py": ""}, {}),
+        ({"pyproject.toml": "", "pkg/__init__.py": ""}, {}),
+        ({"pyproject.toml": "pytest coverage", "src/pkg/__init__.py": ""}, {"PYTHONPATH": "src"}),
+    ],
+)
+def test_a_package_below_src_is_found(files: dict[str, str | bytes], env: dict[str, str]) -> None:
+    suggestion = suggest(repository(files))[0]
+    assert parse_repo_config(render_init_toml(suggestion).encode(), source="x").ci.env == env
+
+
+def test_which_files_below_the_top_are_looked_at() -> None:
+    for path in (
+        "tests/test_x.py",
+        "a/b/x_test.py",
+        "tests/conftest.py",
+        "src/pkg/__init__.py",
+        "src/x.py",
+        "a/tests.py",
+    ):
+        assert tells(path), path
+    for path in ("pkg/module.py", "src/pkg/module.py", "docs/testing.md", "latest.py", "a/contest.py"):
+        assert not tells(path), path
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), max_size=4))

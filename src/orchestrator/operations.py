@@ -56,9 +56,8 @@ class Why:
     def line(self) -> str:
         """All of it in one line."""
         owner = f"owned by {self.owner}" if self.owner else "owned by nobody"
-        return (
-            f"{self.work_item} {self.stage}: {owner}; {self.waits_for} since {self.since}; next: {self.next}"
-        )
+        waits = " ".join(self.waits_for.split())  # a reason may quote an agent's many lines
+        return f"{self.work_item} {self.stage}: {owner}; {waits} since {self.since}; next: {self.next}"
 
 
 @dataclass(frozen=True, slots=True)

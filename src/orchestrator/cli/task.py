@@ -93,7 +93,8 @@ def list_(everything: bool, limit: int, before: int, as_json: bool) -> int:
         )
         for t in cast(list[Plain], page["tasks"])
     ]
-    say(table(rows, ("TASK", "STAGE", "HELD", "TRACK", "AGE", "TITLE")) if rows else "No tasks.")
+    none = "No tasks." if everything else "No open tasks. `--all` lists those that have ended, too."
+    say(table(rows, ("TASK", "STAGE", "HELD", "TRACK", "AGE", "TITLE")) if rows else none)
     return 0
 
 

@@ -156,7 +156,7 @@ class Work:
         result = QG_CHECKS[step.what](seen)
         self._tools.waypoints.reach(f"{step.what}.judged", task=at.task.id, verdict=result.verdict)
         if result.passed:
-            facts = {"reason": result.reason, **result.evidence}
+            facts = {**result.evidence, "verdict": result.verdict.value, "reason": result.reason}
             return self._moves.mark(at, step, facts, event=EventType.GATE_JUDGED)
         if result.verdict == "wait":
             why = Hold.FROZEN if result.evidence.get("frozen") else Hold.BLOCKED

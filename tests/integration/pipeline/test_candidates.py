@@ -71,10 +71,10 @@ def test_main_that_never_rests_calls_a_person_and_frees_the_slots(pipeline: Buil
         number = next(pushed)
         line.push_to_main({f"src/theirs_{number}.py": "T = 1\n"})
         if number < 1:
-            line.points.on("merge_pr.intended", push)
+            line.points.on("merge_pr.intended", push, task=line.task(item).id)
 
-    line.points.on("merge_pr.intended", push)
     item, other = line.add("Unlucky"), line.add("Other")
+    line.points.on("merge_pr.intended", push, task=line.task(item).id)
     task = line.held(item, Hold.ESCALATED)
     assert task.stage is Stage.TESTING
     assert "main moved 2 times" in str(task.hold_reason)

@@ -26,7 +26,6 @@ SESSION_COOKIE = "orch_session"
 LOGIN_PATH = "/login"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-FILING_PATH = "/tasks"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SESSION_PURPOSE = b"orchestrator board session, version 1"
 
@@ -47,9 +46,11 @@ _EVERY_ANSWER = {
 class Door:
     """Who may come in.
 
-    With a ``token`` everything but ``open_paths`` asks for it. Without one reading and filing tickets are open to
-    whoever reaches the address (loopback), while decisions ask for ``local_token`` if there is one: an agent at work
-    on this machine must not approve its own change. ``local_token`` is always as good as ``token``.
+    With a ``token`` everything but ``open_paths`` asks for it. Without one reading is open to whoever reaches the
+    address (loopback), while every change asks for ``local_token`` if there is one; filing a ticket is a change, for
+    its labels can lift a gate. ``local_token`` is always as good as ``token``. This keeps out other users of the
+    machine, web pages and programs that stumble on the port. It does not keep out a program of the same user, an agent
+    included: that one can read ``local_token`` in ``api.json``.
     """
 
     token: str | None = None
@@ -63,7 +64,7 @@ class Door:
             return False
         if self.token is not None:
             return True
-        return self.local_token is not None and method not in SAFE_METHODS and path != FILING_PATH
+        return self.local_token is not None and method not in SAFE_METHODS
 
     def knows(self, token: str) -> bool:
         """Whether this is a token of ours; takes as long for a wrong one as for a right one."""

@@ -154,11 +154,12 @@ class TestAnswering:
             assert "queue_worker" in client.get("/queue").json()
             assert "<h2>No tickets yet</h2>" in client.get("/").text
 
-    def test_an_agent_on_the_machine_cannot_decide(self, shop: Orch) -> None:
-        """Nothing in the environment of a run leads to the token that decisions ask for."""
+    def test_who_does_not_know_the_token_changes_nothing(self, shop: Orch) -> None:
+        """The address alone is not enough, neither to decide nor to file; the command line sends the token."""
         with shop.serving():
-            shop("task", "add", "x")
+            assert shop("task", "add", "x").code == 0
             with httpx.Client(base_url=shop.api()["url"], trust_env=False) as client:
+                assert client.post("/tasks", json={"repo": "shop", "title": "x"}).status_code == 401
                 assert client.post("/tasks/SHOP-1/cancel").status_code == 401
 
     def test_runs_as_one_process(self, shop: Orch) -> None:

@@ -273,11 +273,16 @@ class TestTokens:
         with client(serve(token=TOKEN, local_token=LOCAL), **bearer(LOCAL)) as api:
             assert api.post("/tasks/SHOP-1/cancel").status_code == 202
 
-    def test_without_one_loopback_reads_and_files_but_does_not_decide(self, serve: Serve, desk: Desk) -> None:
+    def test_without_one_loopback_reads_and_changes_nothing(self, serve: Serve, desk: Desk) -> None:
+        """A label such as `allow-protected` lifts a gate: filing a ticket decides as much as an approval."""
         desk.file()
+        filed = {"repo": "shop", "title": "x", "labels": ["allow-protected", "track:fast"]}
         with client(serve(local_token=LOCAL)) as api:
             assert api.get("/tasks").status_code == 200
-            assert api.post("/tasks", json={"repo": "shop", "title": "x"}).status_code == 201
+            for path in ("/tasks", "/tasks/", "//tasks", "/tasks?x=1"):
+                assert api.post(path, json=filed).status_code == 401, path
+            assert [task.work_item for task in desk.operations.tasks()] == ["SHOP-1"]
+            assert api.post("/tasks", json=filed, headers=bearer(LOCAL)).status_code == 201
             for path in ("/tasks/SHOP-1/cancel", "/tasks/SHOP-1/approve", "/serial-gate/unfreeze?repo=shop"):
                 assert api.post(path).status_code == 401
             assert api.post("/tasks/SHOP-1/cancel", headers=bearer(LOCAL)).status_code == 202

@@ -83,8 +83,8 @@ def put(state: State, task: int, new: Task) -> State:
 
 
 def broken(state: State, law: str) -> State:
-    """Note the first law that a step breaks."""
-    return state if state.broken else state._replace(broken=law)
+    """Note a law that a step breaks."""
+    return state._replace(broken=(*state.broken, law))
 
 
 def _merge(state: State, call: Call, guards: Guards) -> tuple[State, bool]:

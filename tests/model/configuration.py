@@ -6,6 +6,8 @@ from tests.model.guards import Guards
 from tests.model.pipeline import MERGES, STARTS, TESTING
 from tests.model.state import Budget, World
 
+MERGE_AND_DEPLOY = frozenset({MERGES, STARTS})
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -15,7 +17,7 @@ class Configuration:
     tasks: int = 1
     actors: int = 2
     first: str = TESTING  # where the tasks begin; what lies before it is passed in one step
-    driven: frozenset[str] | None = frozenset({MERGES, STARTS})  # through the ledger; None: every effect
+    driven: frozenset[str] | None = MERGE_AND_DEPLOY  # through the ledger; None: every effect
     budget: Budget = Budget()
     world: World = World()
     guards: Guards = field(default_factory=Guards)

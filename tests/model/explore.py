@@ -83,7 +83,7 @@ def explore(
     here = 0
     while here < len(order):
         state = codes.decode(order[here])
-        law = state.broken or next((name for name, holds in laws if not holds(state)), "")
+        law = next(iter(state.broken), "") or next((name for name, holds in laws if not holds(state)), "")
         if law:
             trace = _trace(protocol, codes, order, came_from, here)
             return Explored(VIOLATION, law, len(order), len(ends), trace, protocol, state)

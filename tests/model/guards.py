@@ -98,7 +98,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         statement("tasks.update_stage_cas", "stage = :expected_stage"),
     ),
     "intent_before_act": (python(f"{ENGINE}.acts:Acts.take", "self._intend("),),
-    "unsettled_first": (python(f"{ENGINE}.engine:StageEngine._step", "effects.unsettled("),),
+    "unsettled_first": (python(f"{ENGINE}.engine:StageEngine", "effects.unsettled("),),
     "probe_every_candidate": (python("orchestrator.effects.merge:MergeEffect.probe", "self._candidates("),),
     "only_probe_settles": (python(f"{LEDGER}._act", 'self._probe(effect, intent, "second")'),),
     "revoke_first": (python(f"{LEDGER}.give_up", "self._revoke("), python(f"{LOCAL}.revoke_merge")),

@@ -100,6 +100,8 @@ STEP_LAWS = (
     "a stage written over an unsettled effect",
 )
 
+ALL_LAWS = frozenset({*STATE_LAWS, *STEP_LAWS, STAGING_LAW})
+
 # The triggers that refuse a stage in the database, and the law here that says the same.
 TRIGGERS = {
     "stage_never_back_after_merge": "merged and given up",
@@ -113,7 +115,7 @@ TRIGGERS = {
 def laws_for(driven: frozenset[str] | None, mute: frozenset[str]) -> dict[str, Law]:
     """The laws that a configuration is held to."""
     laws = {name: law for name, law in STATE_LAWS.items() if name not in mute}
-    if driven is None or STAGES in driven:
+    if (driven is None or STAGES in driven) and STAGING_LAW not in mute:
         laws[STAGING_LAW] = staged_is_merged
     return laws
 

@@ -68,8 +68,8 @@ class Protocol:
         calls = state.calls
         if calls:
             calls = tuple(sorted(call for call in calls if not hopeless(state, call, self.guards)))
-        law = "" if state.broken in self.configuration.mute else state.broken
-        return state._replace(actors=actors, calls=calls, broken=law)
+        laws = tuple(law for law in state.broken if law not in self.configuration.mute)
+        return state._replace(actors=actors, calls=calls, broken=laws)
 
     def _lost(self, actor: Actor) -> bool:
         """A stale actor whose next act could only be the commit that it loses."""

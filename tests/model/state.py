@@ -98,7 +98,7 @@ class State(NamedTuple):
     calls: tuple[Call, ...]
     actors: tuple[Actor, ...]
     budget: Budget
-    broken: str = ""  # a law that the step into this state has broken
+    broken: tuple[str, ...] = ()  # the laws that the step into this state has broken
 
 
 IDLE = Actor()

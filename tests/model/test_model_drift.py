@@ -28,7 +28,7 @@ from tests.model.commits import FREEING
 from tests.model.configuration import Configuration
 from tests.model.configurations import LONG, SHORT
 from tests.model.guards import PLACES, Guards, Place
-from tests.model.laws import STATE_LAWS, STEP_LAWS, TRIGGERS
+from tests.model.laws import ALL_LAWS, STATE_LAWS, TRIGGERS
 from tests.model.pipeline import CREATED, EFFECT_MOVES, PREPARES, UNUSED_MOVES, parts_of
 from tests.model.state import IDLE, Budget, Call, State, Task, World
 
@@ -119,7 +119,7 @@ def test_what_the_model_never_does_is_permitted_all_the_same() -> None:
 def test_the_database_guards_stages_with_the_triggers_that_the_laws_name(store: Store) -> None:
     found = store.rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'tasks'")
     assert {row["name"] for row in found if "UPDATE OF stage" in row["sql"]} == set(TRIGGERS)
-    assert {law for law in TRIGGERS.values() if law} <= {*STATE_LAWS, *STEP_LAWS}
+    assert {law for law in TRIGGERS.values() if law} <= ALL_LAWS
 
 
 @pytest.mark.parametrize("target", list(Stage))
@@ -238,8 +238,7 @@ def test_the_guide_speaks_of_every_guard_law_and_configuration() -> None:
     names = [
         *(f"`{field.name}`" for field in fields(Guards)),
         *(f"| {chosen.name} |" for chosen in (*SHORT, *LONG)),
-        *STATE_LAWS,
-        *STEP_LAWS,
+        *ALL_LAWS,
         *(attack.known_as for attack in ATTACKS),
     ]
     assert [name for name in names if name not in guide] == []

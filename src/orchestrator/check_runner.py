@@ -86,7 +86,8 @@ class CheckRunner:
         mark = f"{job.id}-{self._entropy.token(4)}"
         log = self._folders.logs / f"{task.work_item}-{job.kind}-{task.round}-{job.id}.log"
         make_private_folder(log.parent)
-        env = {**self._environ, **config.ci.env, MARKER: mark, "CI": "true", "ORCH_SHA": sha}
+        env = {**self._environ, **config.ci.env, "CI": "true", "ORCH_SHA": sha}
+        env |= {**self._folders.marks(), MARKER: mark}
         with place.clone.export(sha, self._folders.checkouts / f"check-{mark}") as checkout:
             started = _before_the_run(checkout, config.coverage)
             try:

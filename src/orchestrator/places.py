@@ -1,5 +1,7 @@
 """Where a repository's effects take place; built by wiring, looked up by name."""
 
+import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,8 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.forges.forge import Forge
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
+
+INSTALLATION = "ORCH_INSTALLATION"  # in the environment of everything that checks and builds start
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,17 @@ class Folders:
     def logs(self) -> Path:
         """Logs of checks and builds."""
         return self.home / "logs"
+
+    def marks(self) -> dict[str, str]:
+        """What checks and builds carry, so that the next life finds those that outlive this one.
+
+        It names this very state folder: another one's work, be it under the same path in a container, is not ours.
+
+        :raises OSError: there is no state folder.
+        """
+        state = self.home.stat()
+        named = f"{state.st_dev}:{state.st_ino}:".encode() + os.fsencode(self.home.resolve())
+        return {INSTALLATION: hashlib.sha256(named).hexdigest()[:32]}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What a repository's own commands (CI, build) see of our environment: nothing secret."""

@@ -241,6 +241,7 @@ class App:
             self.monitor,
             self.worker,
             self.driver,
+            self.folders,
             boot_id=self.boot_id,
             process_ttl_s=self.settings.process_ttl_s,
             telemetry=self.telemetry,
@@ -344,7 +345,12 @@ class App:
             OpenPrEffect(self.places),
             MergeEffect(self.places, self._candidates),
             ImageEffect(
-                self.places, self.store, ImageBuilder(processes=self.processes), self.folders, self.environ
+                self.places,
+                self.store,
+                ImageBuilder(processes=self.processes, entropy=self.entropy),
+                self.folders,
+                self.environ,
+                entropy=self.entropy,
             ),
             DeployEffect(EffectName.DEPLOY_INIT, self.deployer),
             DeployEffect(EffectName.DEPLOY_UNDO, self.deployer),

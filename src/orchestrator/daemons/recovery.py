@@ -9,7 +9,7 @@ from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import events, jobs, leases, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.job import Job, JobStatus
@@ -17,6 +17,9 @@ from orchestrator.domain.lease import Actor
 from orchestrator.launcher import Flight, Launcher
 from orchestrator.monitor import Monitor
 from orchestrator.observability.telemetry import Metric, Telemetry
+from orchestrator.places import Folders
+from orchestrator.runtime.supervisor import sweep
+from orchestrator.workspace.folders import remove_tree
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +36,7 @@ class Recovery:
         monitor: Monitor,
         worker: QueueWorker,
         driver: TaskDriver,
+        folders: Folders,
         *,
         boot_id: BootId,
         process_ttl_s: float,
@@ -43,12 +47,17 @@ class Recovery:
         self._monitor = monitor
         self._worker = worker
         self._driver = driver
+        self._folders = folders
         self._boot_id = boot_id
         self._ttl_s = process_ttl_s
         self._telemetry = telemetry
 
     def requeue_running_jobs(self) -> int:
-        """Give back the checks that an earlier life was running (agents' jobs are looked at one by one)."""
+        """Give back the checks that an earlier life was running (agents' jobs are looked at one by one).
+
+        Whatever is left of them, and of builds, is ended first: nothing of it may run beside its repetition.
+        """
+        self._end_earlier_work()
         with self._database.write() as tx:
             found = jobs.requeue_running_jobs(tx, self._boot_id, "the service was restarted")
             for task_id in found:
@@ -73,6 +82,20 @@ class Recovery:
         counts["looked_at"] = self._look_at_open_tasks()
         self._forget_dead_processes()
         return counts
+
+    def _end_earlier_work(self) -> None:
+        """The file lock proves that whoever started them is dead. Agents and deploys are not ours to end (law 8)."""
+        for name, value in self._folders.marks().items():
+            left = sweep(f"{name}={value}")
+            if left:
+                log.warning("left by an earlier life, and does not end", pids=left)
+        if not self._folders.checkouts.is_dir():
+            return
+        for checkout in self._folders.checkouts.iterdir():
+            try:
+                remove_tree(checkout)
+            except OutsideError as error:  # only room is lost: no later checkout has its name
+                log.warning("checkout of an earlier life not removed", reason=str(error))
 
     def _recover(self, job: Job) -> str:
         with self._database.read() as tx:

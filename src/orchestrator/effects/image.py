@@ -12,6 +12,7 @@ from orchestrator.images.builder import BuildFailed, ImageBuilder
 from orchestrator.images.store import ImageStore, image_tag
 from orchestrator.places import Folders, Places
 from orchestrator.repo_config.records import ImageConfig
+from orchestrator.runtime.entropy import Entropy
 from orchestrator.workspace.folders import remove_tree
 
 
@@ -27,12 +28,15 @@ class ImageEffect:
         builder: ImageBuilder,
         folders: Folders,
         environ: Mapping[str, str],
+        *,
+        entropy: Entropy,
     ) -> None:
         self._places = places
         self._store = store
         self._builder = builder
         self._folders = folders
         self._environ = folders.environ(environ)
+        self._entropy = entropy
 
     def probe(self, intent: Intent) -> Probe:
         """The store's own word: the tag's digest, with its content checked."""
@@ -51,14 +55,17 @@ class ImageEffect:
         sha = Sha(judged.text(intent, "sha"))
         config = image_config(judged.mapping(intent, "image"))
         place = self._places.of(judged.text(intent, "repo"))
-        target = self._folders.checkouts / f"image-{intent.effect_id}-{intent.token}"
+        # Every try has a place of its own: an earlier one may have been killed, or may still be at work.
+        attempt = f"image-{intent.effect_id}-{intent.token}-{self._entropy.token(4)}"
+        target = self._folders.checkouts / attempt
         log = self._folders.logs / f"image-{intent.task_id}-{intent.round}.log"
         with place.clone.export(sha, target) as checkout:
             if config is None:  # nothing to build: the tree of M itself is what gets deployed
                 remove_tree(checkout / ".git")
                 artifact = checkout
             else:
-                artifact = self._builder.build(checkout, config, self._environ, log, sha=sha)
+                env = {**self._environ, **self._folders.marks()}
+                artifact = self._builder.build(checkout, config, env, log, sha=sha)
             self._store.publish(artifact, image_tag(sha, intent.token))
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:

@@ -2,6 +2,7 @@
 
 The caller hands over a clean checkout of exactly that SHA; whatever the command leaves at the configured place is the
 artefact. A command that fails, hangs or leaves nothing is a refusal with the end of its log, never an old artefact.
+What a build has started and left running is ended with it.
 """
 
 from collections.abc import Mapping
@@ -10,10 +11,13 @@ from pathlib import Path
 from orchestrator.domain.errors import ConfigError, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.repo_config.records import ImageConfig
+from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import read_tail, trim_log
 from orchestrator.runtime.process import Processes
+from orchestrator.runtime.supervisor import sweep
 
 LOG_LIMIT = 4 * 1024 * 1024  # bytes of a build's log that are kept
+MARKER = "ORCH_BUILD_ID"  # in the environment of everything the build starts
 SHOWN = 2000  # bytes of it that a message repeats
 
 
@@ -28,8 +32,9 @@ class BuildFailed(OutsideError):
 class ImageBuilder:
     """Runs build commands."""
 
-    def __init__(self, *, processes: Processes) -> None:
+    def __init__(self, *, processes: Processes, entropy: Entropy) -> None:
         self._processes = processes
+        self._entropy = entropy
 
     def build(
         self, checkout: Path, config: ImageConfig, env: Mapping[str, str], log: Path, *, sha: Sha
@@ -42,12 +47,13 @@ class ImageBuilder:
         :raises BuildFailed: no such program, a time-out, an exit code other than 0, or nothing at the configured place.
         """
         artifact = _inside(checkout, config.artifact)
+        mark = self._entropy.token()
         try:
             with log.open("ab") as sink:
                 ended = self._processes.run(
                     config.command,
                     cwd=checkout,
-                    env={**env, "ORCH_SHA": sha},
+                    env={**env, "ORCH_SHA": sha, MARKER: mark},
                     timeout=config.timeout_s,
                     output=sink,
                 )
@@ -57,6 +63,7 @@ class ImageBuilder:
                 hint="Correct [image] command in .orchestrator.toml.",
             ) from error
         finally:
+            sweep(f"{MARKER}={mark}")
             _trim(log)
         if ended.timed_out:
             raise _failed(f"The build of {sha} did not end within {config.timeout_s:g} s and was ended.", log)

@@ -1,6 +1,7 @@
 """Builds by real commands: an artefact, or a clear refusal."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import Sha
 from orchestrator.images.builder import LOG_LIMIT, BuildFailed, ImageBuilder
 from orchestrator.repo_config.records import ImageConfig
+from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.process import SystemProcesses
+from tests.fixtures_pipeline import gone
 
 SHA = Sha("c0ffee" + "0" * 34)
 ENV = {"PATH": os.environ["PATH"]}
@@ -23,7 +26,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def build(checkout: Path, script: str, artifact: str = "dist", timeout_s: float = 60.0) -> Path:
     config = ImageConfig(command=("sh", "-c", script), artifact=artifact, timeout_s=timeout_s)
-    return ImageBuilder(processes=SystemProcesses()).build(
+    return ImageBuilder(processes=SystemProcesses(), entropy=SystemEntropy()).build(
         checkout, config, ENV, checkout.parent / "log", sha=SHA
     )
 
@@ -53,6 +56,14 @@ def test_a_build_that_leaves_nothing_is_refused(checkout: Path) -> None:
         build(checkout, "echo fine")
 
 
+def test_what_a_build_leaves_running_is_ended(checkout: Path) -> None:
+    """Even in a session of its own, and whether the build ends well or not."""
+    for end in ("mkdir dist", "exit 3"):
+        with suppress(BuildFailed):
+            build(checkout, f"setsid sleep 600 & echo $! > ../helper; {end}")
+        assert gone(int((checkout.parent / "helper").read_text()))
+
+
 def test_a_build_that_hangs_is_ended(checkout: Path) -> None:
     with pytest.raises(BuildFailed, match=r"did not end within 0\.3 s"):
         build(checkout, "mkdir dist; sleep 600", timeout_s=0.3)
@@ -61,7 +72,7 @@ def test_a_build_that_hangs_is_ended(checkout: Path) -> None:
 def test_a_program_that_does_not_exist_is_named(checkout: Path) -> None:
     config = ImageConfig(command=("no-such-program",), artifact="dist")
     with pytest.raises(BuildFailed, match="no-such-program"):
-        ImageBuilder(processes=SystemProcesses()).build(
+        ImageBuilder(processes=SystemProcesses(), entropy=SystemEntropy()).build(
             checkout, config, ENV, checkout.parent / "log", sha=SHA
         )
 

@@ -58,6 +58,7 @@ _SETTINGS = (
     "transfer.credentialsInUrl=die",
     "safe.directory=*",  # whose a folder is does not matter where nothing in it can run
 )
+_ADVICE = ("hint:", "warning:")  # said beside the reason of a failure, and often before it
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@\s']+@")
 _AUTHORIZATION = re.compile(r"(?i)(authorization:?\s*(?:basic|bearer|token)?\s*)\S+")
 
@@ -172,7 +173,7 @@ class Git:
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_NO_LAZY_FETCH": "1",
-            "GIT_GRAFT_FILE": os.devnull,
+            "GIT_GRAFT_FILE": f"{_NOWHERE}/grafts",  # one that exists, if empty, makes git give advice
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_ALLOW_PROTOCOL": ":".join(protocols) or "none",
             "GIT_PROTOCOL_FROM_USER": "0",
@@ -188,12 +189,15 @@ class Git:
 
 
 def git_error(command: str, done: Completed) -> GitError:
-    """What a failed command is told as: its first telling line, the rest in ``stderr``."""
+    """What a failed command is told as: its first line that is no advice, the rest in ``stderr``."""
     said = redact(done.stderr.decode("utf-8", "replace")).strip()
-    lines = [
-        line.removeprefix("fatal: ").removeprefix("error: ") for line in said.splitlines() if line.strip()
-    ]
-    reason = lines[0][:300] if lines else f"it ended with status {done.returncode} and said nothing"
+    lines = [line for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(_ADVICE)] or lines
+    reason = (
+        telling[0].removeprefix("fatal: ").removeprefix("error: ")[:300]
+        if telling
+        else f"it ended with status {done.returncode} and said nothing"
+    )
     return GitError(f"{command} failed: {reason}", stderr=said[:STDERR_LIMIT], returncode=done.returncode)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.errors import GitError
-from orchestrator.runtime.git import MINIMUM_VERSION, Git, redact
-from orchestrator.runtime.process import SystemProcesses
+from orchestrator.runtime.git import MINIMUM_VERSION, Git, git_error, redact
+from orchestrator.runtime.process import Completed, SystemProcesses
 from tests.fixtures_git import Hand
 
 
@@ -108,3 +108,28 @@ def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_the_version_is_known(git: Git) -> None:
     assert git.version() >= MINIMUM_VERSION
+
+
+def test_git_gives_no_advice_of_its_own_accord(git: Git, person: Hand) -> None:
+    done = git.run(["rev-list", "HEAD"], git_dir=person.folder / ".git")
+    assert done.stderr == b""
+
+
+def test_grafts_of_the_repository_are_not_heard(git: Git, person: Hand) -> None:
+    first, second = person.head(), person.commit("Second", {"a": "a\n"})
+    info = person.folder / ".git" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "grafts").write_text(f"{second}\n")
+    assert git.text(["rev-list", second], git_dir=person.folder / ".git").split() == [second, first]
+
+
+def test_the_reason_of_a_failure_is_no_hint_and_no_warning(git: Git) -> None:
+    said = (
+        b"hint: Support for x is deprecated\nwarning: slow disk\n\nerror: cannot lock ref 'a'\nfatal: later\n"
+    )
+    error = git_error("git fetch", Completed((), 1, b"", said))
+    assert error.message == "git fetch failed: cannot lock ref 'a'"
+    assert error.stderr == said.decode().strip()
+    assert git_error("git x", Completed((), 1, b"", b"warning: all there is\n")).message == (
+        "git x failed: warning: all there is"
+    )

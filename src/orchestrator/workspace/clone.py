@@ -11,6 +11,7 @@ On failure a ``GitError`` is raised and the clone is as before; a half-made clon
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,16 +25,21 @@ from orchestrator.runtime.files import make_private_folder, replace_durably
 from orchestrator.runtime.git import Git, git_error
 from orchestrator.runtime.git_refs import ANY, RefChange, References, RefsRefused
 from orchestrator.runtime.git_transfer import sweep, transfer
+from orchestrator.runtime.process import Completed
 from orchestrator.workspace.checkout import checked_out
 from orchestrator.workspace.commits import encode_path
 from orchestrator.workspace.git_info import INFO
 from orchestrator.workspace.history import History
+from orchestrator.workspace.shared_step import SharedStep
 
 CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 FORGE_HEADS = "refs/forge/heads/"
 RESCUE = "refs/orch/rescue/"
 WORK = "refs/orch/work/"
 FETCH_TIMEOUT_S = 600.0
+FETCH_TRIES = 5  # each costs one fetch of another process that was faster
+OVERTAKEN_S = 0.05
+_OVERTAKEN = (b"but expected", b"reference already exists")
 WORK_TREE_TIMEOUT_S = 300.0
 REMOTE_PROTOCOLS = ("file", "https", "http", "ssh")
 
@@ -62,6 +68,7 @@ class Clone(History):
         self.refs = References(git, path, clock, entropy)
         self._fetch_env = fetch_env
         self._fetch_settings = tuple(fetch_settings)
+        self._fetches = SharedStep(self._fetch)
 
     def open_or_create(self) -> "Clone":
         """Make the clone where there is none; repeating is harmless. Fetching is a step of its own.
@@ -87,25 +94,12 @@ class Clone(History):
         return self
 
     def fetch(self) -> None:
-        """Bring branches and tags up to what the forge has now.
+        """Bring branches and tags up to what the forge has now; one run serves all threads that ask meanwhile.
 
         :raises GitError: the forge cannot be reached or the fetch failed.
         :raises AuthorityUnreachable: a stranger's lock stays in the clone.
         """
-        self.before_use()
-        args = ["fetch", "-q", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-        args += ["--no-recurse-submodules", "--upload-pack=git-upload-pack", "--", self.url]
-        args += [f"+refs/heads/*:{FORGE_HEADS}*", "+refs/tags/*:refs/tags/*"]
-        done = self.refs.writing(
-            args,
-            {FORGE_HEADS: ANY, "refs/tags/": ANY},
-            protocols=REMOTE_PROTOCOLS,
-            env=self._fetch_env(),
-            settings=self._fetch_settings,
-            timeout=FETCH_TIMEOUT_S,
-        )
-        if done.returncode != 0:
-            raise git_error("git fetch", done)
+        self._fetches.run()
 
     def tip(self, branch: str) -> Sha | None:
         """A branch's tip as the forge had it at the last fetch, None where there was none."""
@@ -239,6 +233,30 @@ class Clone(History):
             info.unlink()
         for name, content in {"config": CONFIG, **INFO}.items():
             _put_right(self.path / name, content)
+
+    def _fetch(self) -> None:
+        for last in (*[False] * (FETCH_TRIES - 1), True):
+            done = self._fetched()
+            if done.returncode == 0:
+                return
+            # Another process has fetched at the same time and was faster: what it wrote is read anew.
+            if last or not any(word in done.stderr for word in _OVERTAKEN):
+                raise git_error("git fetch", done)
+            self.clock.wait(threading.Event(), self.entropy.jitter(OVERTAKEN_S))
+
+    def _fetched(self) -> Completed:
+        self.before_use()
+        args = ["fetch", "-q", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+        args += ["--no-recurse-submodules", "--upload-pack=git-upload-pack", "--", self.url]
+        args += [f"+refs/heads/*:{FORGE_HEADS}*", "+refs/tags/*:refs/tags/*"]
+        return self.refs.writing(
+            args,
+            {FORGE_HEADS: ANY, "refs/tags/": ANY},
+            protocols=REMOTE_PROTOCOLS,
+            env=self._fetch_env(),
+            settings=self._fetch_settings,
+            timeout=FETCH_TIMEOUT_S,
+        )
 
     def _blob(self, data: bytes) -> str:
         args = ["hash-object", "-w", "--no-filters", "--stdin"]

@@ -1,10 +1,10 @@
 """The record of everything an operator can set for one installation.
 
 What must hold: every field has a default, a unit, a reader and a description, so that the reference page is generated
-from this file and cannot differ from it.
+from this file and cannot differ from it; every field is read by the mechanism that it describes.
 
 The field ``max_agents`` is the variable ``ORCH_MAX_AGENTS``, and so for all of them. An empty variable counts as not
-set, except where the description gives the empty value a meaning.
+set.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -49,12 +49,11 @@ def _setting(
     *,
     unit: str = "",
     shown: str | None = None,
-    empty: bool = False,
 ) -> Any:
-    """A field with what the reference page says of it; ``empty`` means that an empty value is a value."""
+    """A field with what the reference page says of it."""
     return field(
         default=default,
-        metadata={"reader": reader, "text": text, "unit": unit, "shown": shown, "empty": empty},
+        metadata={"reader": reader, "text": text, "unit": unit, "shown": shown},
     )
 
 
@@ -101,9 +100,6 @@ class Settings:
         "Address under which people reach the board; makes task numbers clickable.",
         shown="http://<host>:<port>",
     )
-    self_repo: str = _setting(
-        "orchestrator", values.name, "Name of the repository this service is itself built from."
-    )
     language: Language = _setting(Language.EN, values.one_of(Language), "Language of messages to people.")
     log_level: LogLevel = _setting(
         LogLevel.INFO, values.one_of(LogLevel), "Least weighty log entry that is written."
@@ -133,14 +129,6 @@ class Settings:
     in_doubt_alert_s: float = _period(
         300.0, "A person is called when an effect's fact was unreadable for so long."
     )
-    forge_settle_s: float = _period(
-        10.0,
-        "Time given to requests already inside a forge after a revoke, before it is asked once more.",
-        0.0,
-    )
-    self_deploy_timeout_s: float = _period(
-        300.0, "A new version of this service that has not reported by then is undone."
-    )
     shutdown_budget_s: float = _period(
         20.0, "Time that running transitions have to end after SIGTERM.", 0.0, 3600.0
     )
@@ -148,27 +136,10 @@ class Settings:
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."
     )
-    transition_lease_repos: tuple[str, ...] = _setting(
-        ("*",),
-        values.names,
-        "Repositories whose tasks are leased, separated by commas; * means all; "
-        "empty means only the repository of this service itself.",
-        shown="*",
-        empty=True,
-    )
     reaper_enabled: bool = _switch("Kill-switch: off means that dead and hung runs are left alone.")
     reconciler_enabled: bool = _switch(
         "Kill-switch: off means that tasks move only when something signals them."
     )
-    serial_gate_enabled: bool = _switch("Kill-switch: off lets a repository deliver while it is frozen.")
-    coverage_gate_enabled: bool = _switch(
-        "Kill-switch: off lets coverage fall; the baseline still never does."
-    )
-
-    def leases(self, repo: str) -> bool:
-        """True where tasks of ``repo`` are owned by lease (FR-7)."""
-        scope = self.transition_lease_repos or (self.self_repo,)
-        return self.transition_lease_enabled and ("*" in scope or repo in scope)
 
     @property
     def database_path(self) -> Path:

@@ -99,19 +99,6 @@ def web_address(text: str) -> str:
     return text.strip().rstrip("/")
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, in the order given, each once."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def name(text: str) -> str:
-    """One name without blanks, commas or slashes."""
-    word = text.strip()
-    if not word or any(c.isspace() or c in ",/\\*" or not c.isprintable() for c in word):
-        raise ValueError("one name without blanks, commas or slashes")
-    return word
-
-
 def database_url(text: str) -> str:
     """The address of an SQLite file. Never echoes the text: another database's address carries a password."""
     scheme, _, rest = text.strip().partition("://")

@@ -4,6 +4,7 @@ Reading is one snapshot. Acting stores a signal, bound to what is on show, and w
 refuses it under the task's lease (laws 2 and 7). Nothing here moves a task itself.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from orchestrator.transition_lease import Ownership
 TITLE_LIMIT = 5_000
 BODY_LIMIT = 200_000
 LABEL_LIMIT = 50
+SUBJECT = re.compile(r"[0-9a-fA-F]{7,64}")  # a commit, whole or shortened; shorter ones fit too many
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Why:
     waits_for: str
     since: str
     next: str
+    subject: str | None  # the commit on show, which a decision now would be about
 
     def line(self) -> str:
         """All of it in one line."""
@@ -115,29 +118,34 @@ class Operations:
         self._wake([task.id])
         return task
 
-    def approve(self, work_item: str, *, person: str, reason: str = "") -> Receipt:
+    # A decision with a ``subject``, the commit that the person saw (short or whole), is refused where another one is on
+    # show (``RequestRefused``); without it, it is about what is on show when it arrives (law 7).
+
+    def approve(
+        self, work_item: str, *, person: str, reason: str = "", subject: str | None = None
+    ) -> Receipt:
         """Give the approval the task waits for: Approved in analysis, Confirm Deploy in deploy-staging.
 
-        :raises RequestRefused: nothing waits for an approval in this stage.
+        :raises RequestRefused: nothing waits for an approval in this stage, or ``subject`` is not on show.
         """
         with self._database.read() as tx:
             stage = tasks.by_work_item(tx, work_item).stage
         kind = {Stage.ANALYSIS: APPROVED, Stage.DEPLOY_STAGING: CONFIRM_DEPLOY}.get(stage)
         if kind is None:
             raise RequestRefused(f"{work_item} is in {stage}: nothing there waits for an approval.")
-        return self._signal(work_item, kind, person, reason)
+        return self._signal(work_item, kind, person, reason, subject)
 
-    def reject(self, work_item: str, *, person: str, reason: str) -> Receipt:
+    def reject(self, work_item: str, *, person: str, reason: str, subject: str | None = None) -> Receipt:
         """Refuse what the task asks approval for; it goes back with the reason."""
-        return self._signal(work_item, REJECT, person, reason)
+        return self._signal(work_item, REJECT, person, reason, subject)
 
-    def retry(self, work_item: str, *, person: str, reason: str = "") -> Receipt:
+    def retry(self, work_item: str, *, person: str, reason: str = "", subject: str | None = None) -> Receipt:
         """Let an escalated or blocked task go on; its bounds begin anew."""
-        return self._signal(work_item, RETRY, person, reason)
+        return self._signal(work_item, RETRY, person, reason, subject)
 
-    def cancel(self, work_item: str, *, person: str, reason: str = "") -> Receipt:
+    def cancel(self, work_item: str, *, person: str, reason: str = "", subject: str | None = None) -> Receipt:
         """Ask for a task to be cancelled; refused by the engine once its change is on main."""
-        return self._signal(work_item, CANCEL, person, reason)
+        return self._signal(work_item, CANCEL, person, reason, subject)
 
     def outcome(self, receipt: Receipt) -> str | None:
         """What came of a signal, None while it waits."""
@@ -217,7 +225,8 @@ class Operations:
             held = leases.get(tx, task.id)
             owner = f"{held.owner} (pid {held.owner_pid})" if held else None
             waits, since = self._waits_for(tx, task)
-            return Why(task.work_item, task.stage, owner, waits, since, self._next(tx, task))
+            following, subject = self._next(tx, task), subject_on_show(tx, task)
+            return Why(task.work_item, task.stage, owner, waits, since, following, subject)
 
     def baseline(self, repo: str) -> slots.Baseline | None:
         """The coverage baseline in force."""
@@ -260,12 +269,13 @@ class Operations:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _signal(self, work_item: str, kind: str, person: str, reason: str) -> Receipt:
+    def _signal(self, work_item: str, kind: str, person: str, reason: str, seen: str | None) -> Receipt:
         with self._database.write() as tx:
             task = tasks.by_work_item(tx, work_item)
             if task.stage.terminal:
                 raise RequestRefused(f"{work_item} has ended ({task.stage}); nothing was changed.")
             subject = subject_on_show(tx, task)
+            _check_seen(task, seen, subject)
             signal = Signal(kind, task.stage, task.round, subject, person[:200], reason[:2000])
             inbox_id = mail.receive(tx, task, signal, source="operator", dedup_key=self._entropy.uuid())
             if inbox_id is None:
@@ -301,6 +311,23 @@ class Operations:
             config = None
         step = next_step(task.stage, evidence.steps_of_round(tx, task), configured(config))
         return step.name if step else f"leave {task.stage}"
+
+
+def _check_seen(task: Task, seen: str | None, subject: str | None) -> None:
+    """A decision about another commit than the one on show is nobody's decision about this one (law 7)."""
+    if seen is None:
+        return
+    if not SUBJECT.fullmatch(seen):
+        raise RequestRefused(
+            f"{ascii(seen[:80])} names no commit: it takes at least 7 hexadecimal digits. Nothing was changed.",
+            hint=f"`orch why {task.work_item} --json` gives the one on show as `subject`.",
+        )
+    if subject is None or not subject.startswith(seen.lower()):
+        shown = f"shows {subject[:12]} now" if subject else "shows no commit now"
+        raise RequestRefused(
+            f"{task.work_item} {shown}, not {seen[:12].lower()}; nothing was changed.",
+            hint=f"Look at it again (`orch why {task.work_item}`), then decide about that one.",
+        )
 
 
 def _check_ticket(ticket: Ticket) -> None:

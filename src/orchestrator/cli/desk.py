@@ -41,8 +41,10 @@ class Desk(Protocol):
         """File a ticket."""
         ...
 
-    def decide(self, work_item: str, decision: str, *, person: str, reason: str) -> Plain:
-        """Store a person's decision."""
+    def decide(
+        self, work_item: str, decision: str, *, person: str, reason: str, subject: str | None
+    ) -> Plain:
+        """Store a person's decision; ``subject`` is the commit that the person saw."""
         ...
 
     def outcome(self, work_item: str, signal_id: int) -> str | None:
@@ -94,7 +96,9 @@ class LocalDesk:
         """File a ticket."""
         return views.task_row(self._operations.add_task(repo, ticket, priority=priority))
 
-    def decide(self, work_item: str, decision: str, *, person: str, reason: str) -> Plain:
+    def decide(
+        self, work_item: str, decision: str, *, person: str, reason: str, subject: str | None
+    ) -> Plain:
         """Store a decision for the engine of the next service that runs."""
         acts: Mapping[str, Callable[..., Receipt]] = {
             "approve": self._operations.approve,
@@ -102,7 +106,7 @@ class LocalDesk:
             "retry": self._operations.retry,
             "cancel": self._operations.cancel,
         }
-        return views.receipt(acts[decision](work_item, person=person, reason=reason))
+        return views.receipt(acts[decision](work_item, person=person, reason=reason, subject=subject))
 
     def outcome(self, work_item: str, signal_id: int) -> str | None:
         """What came of it."""

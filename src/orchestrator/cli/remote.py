@@ -55,9 +55,11 @@ class RemoteDesk:
         }
         return self._ask("POST", "/tasks", body)
 
-    def decide(self, work_item: str, decision: str, *, person: str, reason: str) -> Plain:
+    def decide(
+        self, work_item: str, decision: str, *, person: str, reason: str, subject: str | None
+    ) -> Plain:
         """Store a decision; the service acts on it at once."""
-        body = {"person": person, "reason": reason}
+        body = {"person": person, "reason": reason, "subject": subject}
         return self._ask("POST", f"/tasks/{_segment(work_item)}/{decision}", body)
 
     def outcome(self, work_item: str, signal_id: int) -> str | None:

@@ -133,12 +133,21 @@ def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
     @command.command(name, help=text)
     @click.argument("work_item", metavar="TASK")
     @click.option("--reason", required=reason_required, help="Why; kept with the task.")
+    @click.option(
+        "--sha",
+        "--subject",
+        "subject",
+        metavar="SHA",
+        help="The commit you saw; refused where another is on show.",
+    )
     @person_option
     @json_option
-    def decide(work_item: str, reason: str | None, person: str | None, as_json: bool) -> int:
+    def decide(
+        work_item: str, reason: str | None, subject: str | None, person: str | None, as_json: bool
+    ) -> int:
         said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
         with acting(f"task {name}") as desk:
-            receipt = desk.decide(work_item, name, person=who, reason=said)
+            receipt = desk.decide(work_item, name, person=who, reason=said, subject=subject)
             outcome = _outcome(desk, work_item, cast(int, receipt["signal_id"])) if desk.served else None
             served = desk.served
         refused = outcome is not None and outcome.startswith("refused")

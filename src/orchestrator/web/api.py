@@ -149,26 +149,28 @@ def _acting(api: FastAPI, operations: Operations) -> None:
 
     @api.post("/tasks/{work_item}/approve", status_code=202, tags=["acting"])
     def approve(work_item: str, said: decision) -> Json:
-        """Give the approval that the task waits for."""
-        return _accepted(operations.approve(work_item, person=said.person, reason=said.reason))
+        """Give the approval that the task waits for; 409 where ``subject`` is not on show (so for all decisions)."""
+        return _accepted(operations.approve(work_item, **said.model_dump()))
 
     @api.post("/tasks/{work_item}/reject", status_code=202, tags=["acting"])
     def reject(work_item: str, said: decision) -> Json:
         """Refuse what the task asks approval for."""
-        return _accepted(operations.reject(work_item, person=said.person, reason=said.reason))
+        return _accepted(operations.reject(work_item, **said.model_dump()))
 
     @api.post("/tasks/{work_item}/retry", status_code=202, tags=["acting"])
     def retry(work_item: str, said: decision) -> Json:
         """Let an escalated or blocked task go on."""
-        return _accepted(operations.retry(work_item, person=said.person, reason=said.reason))
+        return _accepted(operations.retry(work_item, **said.model_dump()))
 
     @api.post("/tasks/{work_item}/cancel", status_code=202, tags=["acting"])
     def cancel(work_item: str, said: decision) -> Json:
         """Ask for a task to be cancelled."""
-        return _accepted(operations.cancel(work_item, person=said.person, reason=said.reason))
+        return _accepted(operations.cancel(work_item, **said.model_dump()))
 
     @api.post("/serial-gate/unfreeze", tags=["acting"])
-    def unfreeze(repo: str, said: decision) -> Json:
+    def unfreeze(
+        repo: str, said: Annotated[bodies.UnfreezeBody, Depends(bodies.reader(bodies.UnfreezeBody))]
+    ) -> Json:
         """Lift a repository's freeze."""
         return Json(
             {"repo": repo, "lifted": operations.unfreeze(repo, person=said.person, reason=said.reason)}

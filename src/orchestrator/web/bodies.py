@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.operations import BODY_LIMIT, LABEL_LIMIT, TITLE_LIMIT
+from orchestrator.operations import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
 from orchestrator.web.problems import BadInput, complaint
 
 DEPTH_LIMIT = 32  # our own bodies have two levels
@@ -36,11 +36,17 @@ class TicketBody(_Body):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
 
 
-class DecisionBody(_Body):
-    """A person's decision."""
+class UnfreezeBody(_Body):
+    """Who decides, and why."""
 
     person: _Name = "api"
     reason: Annotated[str, Field(max_length=2000)] = ""
+
+
+class DecisionBody(UnfreezeBody):
+    """A person's decision about a task; ``subject`` is the commit that the person saw."""
+
+    subject: Annotated[str, Field(pattern=f"^(?:{SUBJECT.pattern})$")] | None = None
 
 
 class RepositoryBody(_Body):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.db import tasks
+from orchestrator.domain.ids import Sha
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_desk import Desk, desk_at
@@ -185,6 +187,21 @@ class TestDeciding:
         said = shop("task", "approve", "SHOP-1")
         assert said.code == 2
         assert "nothing there waits" in said.err
+
+    @pytest.mark.parametrize("option", ["--sha", "--subject"])
+    def test_it_names_what_was_seen(self, shop: Here, orch: Orch, option: str) -> None:
+        """Given for a commit that is not on show any more, it is refused and nothing is stored."""
+        shop("task", "add", "x")
+        desk: Desk = desk_at(orch.home)
+        task = desk.move("SHOP-1", Stage.ANALYSIS)
+        with desk.database.write() as tx:
+            tasks.set_head(tx, task.id, Sha("b" * 40))
+        desk.database.close()
+        assert shop("why", "SHOP-1", "--json").data["subject"] == "b" * 40
+        for seen, words in (("a" * 12, "b" * 12), ("bbb", "at least 7"), ("main", "at least 7")):
+            said = shop("task", "approve", "SHOP-1", option, seen)
+            assert (said.code, words in said.err) == (2, True), said.err
+        assert shop("task", "approve", "SHOP-1", option, "b" * 12).code == 0
 
     def test_a_rejection_wants_a_reason(self, shop: Here) -> None:
         shop("task", "add", "x")

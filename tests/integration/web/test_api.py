@@ -6,7 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from orchestrator.db import tasks
 from orchestrator.domain.effect import EffectName
+from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
@@ -133,6 +135,54 @@ class TestActing:
         desk.freeze("SHOP-1", "broken")
         answers = [api.post("/serial-gate/unfreeze", params={"repo": "shop"}).json() for _ in range(2)]
         assert [answer["lifted"] for answer in answers] == [True, False]
+
+
+class TestWhatAPersonSaw:
+    HEAD, MOVED = Sha("ab12cd3" + "0" * 33), Sha("ab12cd4" + "0" * 33)
+
+    def show(self, desk: Desk, head: Sha) -> None:
+        with desk.database.write() as tx:
+            tasks.set_head(tx, desk.operations.task("SHOP-1").id, head)
+
+    @pytest.fixture
+    def shown(self, desk: Desk) -> Desk:
+        desk.file()
+        desk.move("SHOP-1", Stage.ANALYSIS)
+        self.show(desk, self.HEAD)
+        return desk
+
+    @pytest.mark.parametrize("subject", [HEAD, HEAD[:7], HEAD[:12].upper()])
+    @pytest.mark.parametrize("act", ["approve", "reject", "retry", "cancel"])
+    def test_is_what_it_is_bound_to(self, api: httpx.Client, shown: Desk, act: str, subject: str) -> None:
+        assert api.get("/tasks/SHOP-1/why").json()["subject"] == self.HEAD
+        assert api.post(f"/tasks/SHOP-1/{act}", json={"subject": subject}).status_code == 202
+
+    @pytest.mark.parametrize("act", ["approve", "reject", "retry", "cancel"])
+    def test_something_else_on_show_refuses_it(self, api: httpx.Client, shown: Desk, act: str) -> None:
+        before = len(shown.operations.story("SHOP-1").events)
+        self.show(shown, self.MOVED)
+        answer = api.post(f"/tasks/SHOP-1/{act}", json={"subject": self.HEAD[:12]})
+        assert answer.status_code == 409
+        assert self.MOVED[:12] in answer.json()["detail"]
+        assert len(shown.operations.story("SHOP-1").events) == before
+
+    def test_nothing_on_show_refuses_it(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        desk.move("SHOP-1", Stage.ANALYSIS)
+        assert api.get("/tasks/SHOP-1/why").json()["subject"] is None
+        assert api.post("/tasks/SHOP-1/approve", json={"subject": self.HEAD}).status_code == 409
+
+    @pytest.mark.parametrize("subject", ["", "ab12cd", "ab12cdx", HEAD * 2, " " + HEAD, HEAD + "\n", 7])
+    def test_must_be_a_commit(self, api: httpx.Client, shown: Desk, subject: object) -> None:
+        assert api.post("/tasks/SHOP-1/approve", json={"subject": subject}).status_code == 400
+
+    def test_is_nothing_to_a_freeze(self, api: httpx.Client, shown: Desk) -> None:
+        sent = {"subject": self.HEAD}
+        assert api.post("/serial-gate/unfreeze?repo=shop", json=sent).status_code == 400
+
+    def test_is_on_the_page_of_the_task(self, api: httpx.Client, shown: Desk) -> None:
+        shown.hold("SHOP-1", Hold.PERSON, "the analysis waits for a person")
+        assert f"orch task approve SHOP-1 --sha {self.HEAD[:12]}" in api.get("/board/SHOP-1").text
 
 
 class TestRefusals:

@@ -55,9 +55,13 @@ stall = "20s"
 
 
 class TestClock(SystemClock):
-    """The machine's clock, whose calendar a test may move on."""
+    """The machine's clock, whose calendar and whose time since boot a test may move on."""
 
     ahead = timedelta()
+    up = 0.0
+
+    def boottime(self) -> float:
+        return super().boottime() + self.up
 
     def utc(self) -> datetime:
         return super().utc() + self.ahead

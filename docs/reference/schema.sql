@@ -151,6 +151,7 @@ CREATE TABLE jobs (
     status       TEXT NOT NULL DEFAULT 'queued'
                      CHECK (status IN ('queued', 'running', 'done', 'failed', 'cancelled')),
     attempts     INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    claims       INTEGER NOT NULL DEFAULT 0 CHECK (claims >= attempts),  -- never falls: tells one claim from the next
     max_attempts INTEGER NOT NULL DEFAULT 3 CHECK (max_attempts >= 1),
     priority     INTEGER NOT NULL DEFAULT 0,
     subject      TEXT,

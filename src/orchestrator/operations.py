@@ -17,7 +17,7 @@ from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Signal, Task, Ticket
+from orchestrator.domain.task import Candidate, Hold, Signal, Task, Ticket
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, next_step
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.stage_engine.signals import CANCEL, REJECT, RETRY, subject_on_show
@@ -293,7 +293,9 @@ class Operations:
         if unsettled:
             return f"drives {unsettled[0].name} ({unsettled[0].state})", unsettled[0].intent_at
         if task.hold is not None:
-            return f"waits ({task.hold}): {task.hold_reason}", task.hold_since or task.updated_at
+            holder = slots.get(tx, slots.merge_slot(task.repo)) if task.hold is Hold.SLOT else None
+            by = f", held by {holder.work_item or 'the freeze'}" if holder is not None else ""
+            return f"waits ({task.hold}): {task.hold_reason}{by}", task.hold_since or task.updated_at
         if active is not None:
             doing = "runs" if active.claimed_at else "waits for a free worker:"
             return (

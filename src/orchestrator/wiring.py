@@ -27,7 +27,7 @@ from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
-from orchestrator.domain.errors import ConfigError, RequestRefused
+from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
 from orchestrator.domain.ids import BootId, RepoName, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.effects.deploy import DeployEffect
@@ -91,12 +91,24 @@ class LocalPlaces:
         self._open: dict[str, Place] = {}
 
     def of(self, repo: str) -> Place:
-        """The place of a registered repository."""
+        """The place of a registered repository.
+
+        :raises NotFound: it is not registered.
+        :raises AuthorityUnreachable: its forge or our clone of it cannot be read.
+        """
         with self._lock:
             if repo not in self._open:
                 with self._database.read() as tx:
                     known = repositories.get(tx, repo)
-                self._open[repo] = self._opened(known)
+                try:
+                    self._open[repo] = self._opened(known)
+                except (OSError, ValueError) as error:
+                    reason = error.strerror if isinstance(error, OSError) else str(error)
+                    raise AuthorityUnreachable(
+                        f"The repository {repo} cannot be opened: its forge {known.location} or our clone of it: "
+                        f"{reason}. Its tasks wait.",
+                        hint="Bring the folder back, or correct its rights; the tasks then go on by themselves.",
+                    ) from error
             return self._open[repo]
 
     def _opened(self, known: repositories.Repository) -> Place:
@@ -228,6 +240,7 @@ class App:
             max_agents=self.settings.max_agents,
             max_checks=self.settings.max_checks,
             interval_s=self.settings.queue_interval_s,
+            clock=self.clock,
             wakeups=self.wakeups,
             telemetry=self.telemetry,
         )
@@ -238,7 +251,6 @@ class App:
         return Recovery(
             self.database,
             self.launcher,
-            self.monitor,
             self.worker,
             self.driver,
             self.folders,
@@ -292,7 +304,9 @@ class App:
     @cached_property
     def cleaner(self) -> Cleaner:
         """Tidies up after ended tasks."""
-        return Cleaner(self.database, self.places, interval_s=self.settings.reconciler_interval_s)
+        return Cleaner(
+            self.database, self.places, self.launcher, interval_s=self.settings.reconciler_interval_s
+        )
 
     @cached_property
     def heartbeat(self) -> Heartbeat:

@@ -147,5 +147,8 @@ PLACES: dict[str, tuple[Place, ...]] = {
         statement("effects.highest_generation", "deploy_undo"),
     ),
     "retry_only_newest": (python(f"{ENGINE}.retries:Retries._after_the_merge", "main == merged"),),
-    "retry_judged_with_slot": (),
+    "retry_judged_with_slot": (
+        python(f"{ENGINE}.retries:Retries._start_again", "effects.merged_since("),
+        statement("effects.later_merge", "later.sequence >"),
+    ),
 }

@@ -14,7 +14,7 @@ from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Actor
 from orchestrator.launcher import Launcher
 from orchestrator.monitor import Monitor
-from orchestrator.runtime.clock import Clock, parse_stamp
+from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
 from orchestrator.runtime.wakeups import Wakeups
 
@@ -53,6 +53,7 @@ class JobReaper:
         self._max_running_s = max_running_s
         self._wakeups = wakeups
         self._noted: set[int] = set()  # jobs whose backstop is in the journal
+        self._told: dict[int, float] = {}  # job → when it was first told to end
         self._ended: dict[int, float] = {}  # job → when its run was first seen to have ended
 
     def run_once(self) -> dict[str, int]:
@@ -64,13 +65,16 @@ class JobReaper:
             job_id: at for job_id, at in self._ended.items() if any(j.id == job_id for j in running)
         }
         self._noted &= {job.id for job in running}
+        self._told = {job_id: at for job_id, at in self._told.items() if job_id in self._noted}
         for job in running:
             if job.claimed_by != self._boot_id:
                 counts["dead_owner"] += self._tier_1(job)
-            elif self._age(job) > self._max_running_s:
-                counts["backstop"] += self._tier_3(job)
-            elif not self._worker.handles(job.id):
+                continue
+            running_for = self._worker.running_for(job.id)
+            if running_for is None:
                 counts["not_finalised"] += self._tier_2(job)
+            elif running_for > self._max_running_s:
+                counts["backstop"] += self._tier_3(job)
         return counts
 
     def _tier_1(self, job: Job) -> int:
@@ -115,20 +119,19 @@ class JobReaper:
     def _tier_3(self, job: Job) -> int:
         """Hung beyond every bound: end it, whoever holds what.
 
-        An agent's job is given on only once the agent has ended: two of them never work in one workspace.
+        First it is told to end, and whoever is at it finalises it. Where that thread hangs as well, the job is taken
+        from it after a grace: never while its agent may live, and what the thread still says counts for nothing.
         """
         reason = f"it ran for more than {self._max_running_s:g} s (backstop)"
         self._wakeups.stop(job.task_id, reason)
+        self._note_backstop(job, reason)
+        now = self._clock.boottime()
+        if now - self._told.setdefault(job.id, now) < self._grace_s:
+            return 1
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
-        if run is None:
-            return self._reap(job, reason)
-        self._note_backstop(job, reason)
-        result = self._launcher.result(run)
-        if result is None:
-            return 0  # its supervisor is ending it; the next pass looks again
-        if not self._worker.handles(job.id):
-            self._monitor.conclude(job, run.id, result, owner=Actor.REAPER)
+        if run is None or self._launcher.result(run) is not None:
+            self._reap(job, reason)
         return 1
 
     def _note_backstop(self, job: Job, reason: str) -> None:
@@ -152,8 +155,3 @@ class JobReaper:
         self._wakeups.everything()
         self._wakeups.tasks([job.task_id])
         return 1
-
-    def _age(self, job: Job) -> float:
-        if job.claimed_at is None:
-            return 0.0
-        return (self._clock.utc() - parse_stamp(job.claimed_at)).total_seconds()

@@ -24,6 +24,7 @@ from orchestrator.launcher import Flight, Launcher
 from orchestrator.monitor import Monitor
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
+from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.wakeups import Wakeups
 from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Configs, judging_commit
@@ -38,6 +39,7 @@ class _Underway:
     agent: bool
     stop: threading.Event
     thread: threading.Thread
+    began: float  # seconds of CLOCK_BOOTTIME
 
 
 class QueueWorker:
@@ -58,6 +60,7 @@ class QueueWorker:
         max_agents: int,
         max_checks: int,
         interval_s: float,
+        clock: Clock,
         wakeups: Wakeups,
         telemetry: Telemetry,
     ) -> None:
@@ -71,6 +74,7 @@ class QueueWorker:
         self._boot_id = boot_id
         self._max_agents = max_agents
         self._max_checks = max_checks
+        self._clock = clock
         self._wakeups = wakeups
         self._telemetry = telemetry
         self._lock = threading.Lock()
@@ -106,6 +110,12 @@ class QueueWorker:
         with self._lock:
             return job_id in self._underway
 
+    def running_for(self, job_id: int) -> float | None:
+        """Seconds since a thread of this process began with the job, suspend included; None where none is at it."""
+        with self._lock:
+            underway = self._underway.get(job_id)
+        return None if underway is None else self._clock.boottime() - underway.began
+
     def stop(self) -> None:
         """Claim nothing more; checks are interrupted, agents go on without us."""
         self._stopping.set()
@@ -138,7 +148,7 @@ class QueueWorker:
             target=self._guarded, args=(job, work, stop), name=f"orch-job-{job.id}", daemon=True
         )
         with self._lock:
-            self._underway[job.id] = _Underway(job.kind.agent, stop, thread)
+            self._underway[job.id] = _Underway(job.kind.agent, stop, thread, self._clock.boottime())
         thread.start()
 
     def _stop_one(self, task_id: TaskId, stop: threading.Event, reason: str) -> None:
@@ -154,7 +164,8 @@ class QueueWorker:
             self._fail(job)
         self._wakeups.forget_stop(job.task_id, end)
         with self._lock:
-            self._underway.pop(job.id, None)
+            if (underway := self._underway.get(job.id)) is not None and underway.stop is stop:
+                del self._underway[job.id]
         self._wakeups.everything()
         self._wakeups.tasks([job.task_id])
 
@@ -185,7 +196,7 @@ class QueueWorker:
         except ConfigError as error:
             self._engine.finish_job(job, JobStatus.FAILED, error=str(error))
         except Interrupted:
-            self._engine.requeue_job(job, error="interrupted", brief=job.brief, free=True)
+            self._interrupted(job)
             return
         except OutsideError as error:
             if job.attempts >= job.max_attempts:
@@ -197,6 +208,15 @@ class QueueWorker:
             self._engine.finish_job(job, JobStatus.DONE, check=check)
         self._telemetry.count(Metric.JOBS_FINISHED, job.kind)
         self._engine.advance_stage(job.task_id, Actor.MONITOR)
+
+    def _interrupted(self, job: Job) -> None:
+        """Free where the service stops; at the backstop it counts like any other attempt."""
+        if not self._stopping.is_set() and job.attempts >= job.max_attempts:
+            self._engine.finish_job(job, JobStatus.FAILED, error="ended at the backstop")
+            self._engine.advance_stage(job.task_id, Actor.MONITOR)
+            return
+        free = self._stopping.is_set()
+        self._engine.requeue_job(job, error="interrupted", brief=job.brief, free=free)
 
     def _watch(self, job: Job, flight: Flight, stop: threading.Event) -> None:
         """``_monitor_agent`` of the seeds: wait for the run's end, then finalise it."""

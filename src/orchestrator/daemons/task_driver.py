@@ -101,6 +101,8 @@ class TaskDriver:
                 heapq.heappop(self._due)
                 del self._earliest[task_id]
                 self._busy.add(task_id)
+                if self._due:
+                    self._changed.set()  # another thread may have cleared the event for this one's sake
                 return task_id, 0.0
             return None, None
 

@@ -110,6 +110,11 @@ def applied(tx: Tx, task_id: TaskId, name: EffectName) -> Intent | None:
     return _intent(row) if row else None
 
 
+def merged_since(tx: Tx, task_id: TaskId) -> bool:
+    """Whether something has been merged into the task's repository after the task's own merge."""
+    return tx.one("effects.later_merge", task_id=task_id) is not None
+
+
 def draw_generation(tx: Tx, environment: str, sha: str) -> tuple[int, int] | None:
     """(generation, token) of the next start of ``sha`` in an environment; None while a start there is unsettled.
 

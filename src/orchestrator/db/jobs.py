@@ -48,8 +48,11 @@ def claim_next_job(tx: Tx, boot_id: BootId, *, agents: bool = True, checks: bool
 
 
 def finish(tx: Tx, job: Job, boot_id: BootId, status: JobStatus, error: str | None = None) -> bool:
-    """End a job that this process runs; False where it no longer does."""
-    return tx.execute("jobs.finish", job_id=job.id, boot_id=boot_id, status=status, error=error) == 1
+    """End a job that this process runs; False where it no longer does, or has claimed it anew since."""
+    ended = tx.execute(
+        "jobs.finish", job_id=job.id, boot_id=boot_id, claims=job.claims, status=status, error=error
+    )
+    return ended == 1
 
 
 def requeue(
@@ -60,6 +63,7 @@ def requeue(
         "jobs.requeue",
         job_id=job.id,
         boot_id=boot_id,
+        claims=job.claims,
         error=error,
         brief=brief,
         delay_s=delay_s,
@@ -73,7 +77,13 @@ def reap_running_job(tx: Tx, job: Job, reason: str) -> JobStatus | None:
 
     None where somebody else was first: the rowcount guard.
     """
-    row = tx.one("jobs.reap_running_job", job_id=job.id, claimed_by=job.claimed_by, error=reason)
+    row = tx.one(
+        "jobs.reap_running_job",
+        job_id=job.id,
+        claimed_by=job.claimed_by,
+        claims=job.claims,
+        error=reason,
+    )
     return JobStatus(row["status"]) if row else None
 
 
@@ -87,7 +97,10 @@ def requeue_running_jobs(tx: Tx, boot_id: BootId, reason: str) -> list[TaskId]:
 
 def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:
     """Take over a running job whose agent survived its owner (law 8)."""
-    return tx.execute("jobs.adopt", job_id=job.id, boot_id=boot_id, claimed_by=job.claimed_by) == 1
+    adopted = tx.execute(
+        "jobs.adopt", job_id=job.id, boot_id=boot_id, claimed_by=job.claimed_by, claims=job.claims
+    )
+    return adopted == 1
 
 
 def cancel_active(tx: Tx, task_id: TaskId, reason: str) -> int:
@@ -204,6 +217,7 @@ def _job(row: Row) -> Job:
         claimed_at=row["claimed_at"],
         not_before=row["not_before"],
         error=row["error"],
+        claims=row["claims"],
     )
 
 

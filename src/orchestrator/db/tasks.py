@@ -89,6 +89,11 @@ def oldest_waiting_for_slot(tx: Tx, repo: RepoName) -> TaskId | None:
     return TaskId(row["id"]) if row else None
 
 
+def first_in_line(tx: Tx) -> list[TaskId]:
+    """Of each repository the one that has waited longest for its slots: who is woken when one is freed."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.first_in_line")]
+
+
 def waiting_for_slot(tx: Tx) -> list[TaskId]:
     """Everyone who waits for a slot, oldest first."""
     return [TaskId(row["id"]) for row in tx.all("tasks.waiting_for_slot")]

@@ -68,6 +68,7 @@ class Job:
     claimed_at: str | None
     not_before: str | None
     error: str | None
+    claims: int = 0  # which claim this is: what an earlier one still says counts for nothing
 
 
 class RunOutcome(StrEnum):

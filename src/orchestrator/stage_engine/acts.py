@@ -26,10 +26,12 @@ from orchestrator.rules.transitions import (
 )
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check
-from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import CANCELLED, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
 T = TypeVar("T")
+
+TURNED_BY_CANCEL = frozenset({EffectName.PUSH, EffectName.OPEN_PR, EffectName.IMAGE, EffectName.MERGE_PR})
 
 
 class Acts:
@@ -65,8 +67,11 @@ class Acts:
         return self.drive(at, intent)
 
     def drive(self, at: Situation, intent: Intent, *, cancelled: str | None = None) -> Outcome:
-        """Bring one unsettled effect of the task to its outcome and follow it up. ``cancelled`` turns a merge only."""
-        turned = cancelled if intent.name is EffectName.MERGE_PR else None
+        """Bring one unsettled effect of the task to its outcome and follow it up.
+
+        ``cancelled`` turns what can be given up before the merge; a deploy or its undo is never turned (law 3).
+        """
+        turned = cancelled if intent.name in TURNED_BY_CANCEL and at.task.stage is not Stage.DEPLOY else None
         seen = self._tools.ledger.drive(at.lease, at.task, intent, turned=turned)
         if isinstance(seen, Open):
             return self._wait(at, seen.reason)
@@ -157,10 +162,10 @@ class Acts:
     def _revoked(self, at: Situation, proof: Proof) -> Outcome:
         """An effect was given up for good: what follows depends on why, read from the facts again."""
         reason = proof.reason or "given up"
+        if reason.startswith(CANCELLED) and at.task.stage is not Stage.DEPLOY:
+            return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
         if proof.intent.name is EffectName.MERGE_PR:
             main = at.place.forge.tip(at.place.forge.default_branch)
-            if reason.startswith("cancel"):
-                return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
             if main != judged.candidate(proof.intent).base_sha:
                 return self._back.renew(at, f"main moved to {main}", proofs=[proof])
         if proof.intent.name in (EffectName.DEPLOY_INIT, EffectName.DEPLOY_UNDO):

@@ -144,22 +144,21 @@ class StageEngine:
             task = tasks.get(tx, lease.task_id)
             passed = evidence.steps_of_round(tx, task)
             judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+            unsettled = tuple(effects.unsettled(tx, task.id))
+            active = jobs.active_of_task(tx, task.id)
         place = self._tools.places.of(task.repo)
         config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
-        return Situation(lease, task, place, config, passed)
+        return Situation(lease, task, place, config, passed, unsettled, active)
 
     def _step(self, at: Situation) -> Outcome:
-        with self._tools.database.read() as tx:
-            unsettled = effects.unsettled(tx, at.task.id)
-            active = jobs.active_of_task(tx, at.task.id)
-        if unsettled:
-            return self._acts.drive(at, unsettled[0], cancelled=self._signals.waiting_cancel(at))
+        if at.unsettled:
+            return self._acts.drive(at, at.unsettled[0], cancelled=self._signals.waiting_cancel(at))
         said = self._signals.handle(at)
         if said is not None:
             return said
         if at.task.hold is Hold.ESCALATED:
             return Outcome.HELD
-        if active is not None:
+        if at.active is not None:
             return Outcome.WORKING
         step = next_step(at.task.stage, at.passed, at.has)
         if step is None:
@@ -203,6 +202,8 @@ class StageEngine:
 
     def _enter_staging(self, at: Situation) -> Outcome:
         """Queue for the slots that main's configuration, as it is now, asks for."""
+        if (busy := self._moves.why_no_slot(at)) is not None:  # cheap, and mostly the answer where many wait
+            return self._moves.hold(at, busy.hold, busy.reason)
         forge = at.place.forge
         at.place.clone.fetch()
         main = forge.tip(forge.default_branch)

@@ -20,7 +20,7 @@ from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind, allowed, next_step
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
 
-CHECK_ATTEMPTS = 2
+CHECK_ATTEMPTS = 3  # of the orchestrator's own checks; each restart of the service costs one
 MAX_BRIEF = 20_000  # characters of findings handed to the next agent
 CALLS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
 FREEING = frozenset({Stage.DEVELOPMENT, Stage.TESTING, Stage.CANCELLED, Stage.DONE})
@@ -73,9 +73,11 @@ class Moves:
             if before is not None:
                 before(tx)
             jobs.cancel_active(tx, task.id, f"the task went to {target}")
-            self._free_slots(tx, at, target, wake)
+            room = self._free_slots(tx, at, target)
             if not tasks.update_task_stage_cas(tx, task.id, task.stage, target, epoch=lease.epoch):
                 raise LostRace(f"{task.work_item} is no longer in {task.stage}")
+            if room:  # asked once the task itself no longer stands in line
+                wake.extend(tasks.first_in_line(tx))
             moved = tasks.get(tx, task.id)
             events.append(
                 tx,
@@ -122,16 +124,12 @@ class Moves:
         names = slots_needed(at.task, config)
 
         def take(tx: Tx) -> None:
-            freeze = slots.frozen(tx, at.task.repo)
-            if freeze is not None and freeze.lent_to != at.task.id:
-                raise SlotBusy(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
-            oldest = tasks.oldest_waiting_for_slot(tx, at.task.repo)
-            if oldest not in (None, at.task.id):
-                raise SlotBusy(f"{tasks.get(tx, oldest).work_item} has waited longer", Hold.SLOT)
+            closed = _why_no_turn(tx, at.task)
+            if closed is not None:
+                raise closed
             busy = slots.take_all(tx, at.task.repo, at.task.id, names)
             if busy is not None:
-                holder = busy.work_item or "the freeze"
-                raise SlotBusy(f"{busy.name} is held by {holder}", Hold.SLOT)
+                raise SlotBusy(f"{busy.name} is taken", Hold.SLOT)
             for name in names:
                 events.append(tx, EventType.SLOT_TAKEN, at.lease.owner, task=at.task, data={"slot": name})
 
@@ -139,6 +137,14 @@ class Moves:
             return self.move(at, Stage.DEPLOY_STAGING, EdgeKind.ADVANCE, reason=reason, before=take)
         except SlotBusy as busy:
             return self.hold(at, busy.hold, busy.reason)
+
+    def why_no_slot(self, at: Situation) -> SlotBusy | None:
+        """Why it is certainly not the task's turn; None where the commit that takes the slots has to find out."""
+        with self._tools.database.read() as tx:
+            held = slots.get(tx, slots.merge_slot(at.task.repo))
+            if held is not None and held.task_id != at.task.id:
+                return _why_no_turn(tx, at.task) or SlotBusy(f"{held.name} is taken", Hold.SLOT)
+            return _why_no_turn(tx, at.task)
 
     def hold(
         self,
@@ -149,7 +155,21 @@ class Moves:
         proofs: Sequence[Proof] = (),
         also: Callable[[Tx], None] | None = None,
     ) -> Outcome:
-        """Say why the task waits, call a person where one is needed, and let go: one commit with what belongs to it."""
+        """Say why the task waits, call a person where one is needed, and let go: one commit with what belongs to it.
+
+        Nobody waits for a person with the slots in hand: an escalation in deploy-staging frees them and queues again.
+        """
+        if why is Hold.ESCALATED and at.task.stage is Stage.DEPLOY_STAGING:
+            self.move(
+                at,
+                Stage.TESTING,
+                EdgeKind.REQUEUE,
+                reason=reason,
+                proofs=proofs,
+                before=also,
+                hold=(why, reason),
+            )
+            return Outcome.HELD
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
             for proof in proofs:
@@ -209,7 +229,8 @@ class Moves:
                 tx, EventType.GATE_JUDGED, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data
             )
 
-    def _free_slots(self, tx: Tx, at: Situation, target: Stage, wake: list[TaskId]) -> None:
+    def _free_slots(self, tx: Tx, at: Situation, target: Stage) -> bool:
+        """Free what the task may not take along; True where somebody else's turn may have come."""
         before = slots.held_by(tx, at.task.id)
         if target in FREEING:
             slots.free_all(tx, at.task.id)
@@ -218,8 +239,9 @@ class Moves:
         freed = sorted(set(before) - set(slots.held_by(tx, at.task.id)))
         for name in freed:
             events.append(tx, EventType.SLOT_FREED, at.lease.owner, task=at.task, data={"slot": name})
-        if freed or at.task.hold is Hold.SLOT:  # whoever waited behind a waiter that gives up is next
-            wake.extend(tasks.waiting_for_slot(tx))
+        return (
+            bool(freed) or at.task.hold is Hold.SLOT
+        )  # whoever waited behind a waiter that gives up is next
 
     def _lift_own_freeze(self, tx: Tx, at: Situation, wake: list[TaskId]) -> None:
         """What was broken runs now: the freeze that it had caused has lost its reason."""
@@ -272,6 +294,16 @@ class Moves:
         """After a lost answer to COMMIT the transition's own id decides (law 2)."""
         with self._tools.database.write() as tx:
             return events.transition_happened(tx, transition_id)
+
+
+def _why_no_turn(tx: Tx, task: Task) -> SlotBusy | None:
+    """A freeze, or somebody who has waited longer; the reason names nobody, so that it changes only when it has to."""
+    freeze = slots.frozen(tx, task.repo)
+    if freeze is not None and freeze.lent_to != task.id:
+        return SlotBusy(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
+    if tasks.oldest_waiting_for_slot(tx, task.repo) not in (None, task.id):
+        return SlotBusy("others have waited longer for the merge slot", Hold.SLOT)
+    return None
 
 
 def slots_needed(task: Task, config: RepoConfig) -> list[str]:

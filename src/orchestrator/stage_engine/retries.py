@@ -69,6 +69,10 @@ class Retries:
             busy = slots.take_all(tx, at.task.repo, at.task.id, [name])
             if busy is not None:
                 raise SlotBusy(f"{busy.name} is held by {busy.work_item or 'the freeze'}")
+            if effects.merged_since(
+                tx, at.task.id
+            ):  # asked with the slot in hand: nothing can be merged any more
+                raise SlotBusy("something has been merged since: what is older is not deployed any more")
             answered(tx)
             tasks.forgive(tx, at.task.id)
 

@@ -11,7 +11,7 @@ from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, S
 from orchestrator.runtime.clock import parse_stamp
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.retries import NotNow, Retries
-from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import CANCELLED, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
 CANCEL = "cancel"
@@ -41,7 +41,7 @@ class Signals:
         """The reason of a cancel that nobody has dealt with: it turns an intended merge (law 3)."""
         for waiting in self._waiting(at):
             if waiting.signal.kind == CANCEL:
-                return f"cancelled by {waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")
+                return _cancelled_by(waiting)
         return None
 
     def handle(self, at: Situation) -> Outcome | None:
@@ -103,7 +103,7 @@ class Signals:
             return self._refuse(
                 at, waiting, "the change is on main already; from there the task only goes forward"
             )
-        reason = f"cancelled by {waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")
+        reason = _cancelled_by(waiting)
         return self._moves.move(
             at,
             Stage.CANCELLED,
@@ -174,3 +174,7 @@ def _same_round(signal: Signal, task: Task) -> bool:
 
 def _moved_on(signal: Signal) -> str:
     return f"it was given for {signal.stage} round {signal.round}; the task has moved on since"
+
+
+def _cancelled_by(waiting: WaitingSignal) -> str:
+    return f"{CANCELLED}{waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.db.database import Database
+from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import ConfigError, InvariantError
 from orchestrator.domain.ids import Sha, TaskId
+from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Task
@@ -19,6 +21,7 @@ from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.waypoints import Waypoints
 from orchestrator.transition_lease import Ownership
 
+CANCELLED = "cancelled by "  # begins the reason of an effect that a person's cancel has turned
 CONFIG_FILE = ".orchestrator.toml"
 MAX_CONFIG_BYTES = 256 * 1024
 
@@ -60,6 +63,8 @@ class Situation:
     place: Place
     config: RepoConfig | None  # None until the branch has a base
     passed: Mapping[str, Mapping[str, object]]
+    unsettled: tuple[Intent, ...] = ()  # read in the same snapshot as what has passed
+    active: Job | None = None
 
     @property
     def has(self) -> frozenset[str]:

@@ -64,6 +64,8 @@ class Work:
         kind = JobKind(step.what)
         with self._tools.database.read() as tx:
             found = jobs.of_step(tx, at.task, kind)
+        if found is not None and found.status is JobStatus.DONE:
+            return Outcome.MOVED  # it ended after this look had begun: the next one sees its mark
         if found is not None and found.status is JobStatus.FAILED:
             reason = f"{kind} failed {found.attempts} times: {found.error or 'no reason was given'}"
             return self._moves.hold(at, Hold.ESCALATED, reason)

@@ -1,5 +1,9 @@
 """Cancelled in every stage: before the merge nothing lands and nothing is lost, after it the answer is no (case 15)."""
 
+import os
+import signal
+import threading
+
 import pytest
 
 from orchestrator.agents.runs import Runs
@@ -65,6 +69,26 @@ def test_cancelled_work_is_kept(pipeline: Build) -> None:
         for ref in refs.split()
     ]
     assert any("src/change_S_1.py" in names for names in kept)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["watched", "after-a-restart"])
+def test_cancelled_task_is_tidied_when_its_run_has_ended(pipeline: Build, restarted: bool) -> None:
+    """Not under the hands of an agent that takes its time; also where its watcher died meanwhile."""
+    line = pipeline().start()
+    line.agent({"role": "developer", "ignore_term": True, "until": str(line.root / "never")})
+    item = line.add()
+    run = line.started(item, "developer")
+    line.app.operations.cancel(item, person="Ann")
+    _cancelled(line, item)
+    if restarted:
+        line.restart()
+    assert line.app.cleaner.run_once() == {"tidied": 0}
+    assert not gone(run["pid"])
+    assert os.path.exists(run["cwd"])
+    os.kill(run["pid"], signal.SIGKILL)
+    wait_until(lambda: line.app.cleaner.run_once()["tidied"] == 1)
+    assert not os.path.exists(run["cwd"])
+    assert line.story(item).runs[-1][1].outcome is not None
 
 
 @pytest.mark.parametrize("moment", ["its workspace is made", "its supervisor is started"])
@@ -196,3 +220,29 @@ def test_cancel_twice_is_answered_twice(pipeline: Build) -> None:
     assert line.outcome(one) == "applied"
     assert line.outcome(two)
     assert line.unanswered(item) == []
+
+
+def test_cancel_gives_up_an_image_that_cannot_be_stored(pipeline: Build) -> None:
+    """An effect that keeps failing before the merge holds nobody who does not want it any more."""
+    line = pipeline(image=True, staging=True)
+    images = line.home / "images"
+
+    def break_the_store() -> None:
+        images.mkdir(exist_ok=True)
+        images.rename(images.with_name("away"))
+        images.write_text("no folder")
+
+    line.points.on("image.before_act", break_the_store)
+    failed = threading.Event()
+    line.points.on("effect.open", failed.set)
+    line.start()
+    item = line.add()
+    assert failed.wait(40)
+    assert line.slots() != []
+    receipt = line.app.operations.cancel(item, person="Ann")
+    images.unlink()
+    images.with_name("away").rename(images)
+    _cancelled(line, item)
+    assert "applied" in str(line.outcome(receipt)) or "cancelled" in str(line.outcome(receipt))
+    image = next(e for e in line.story(item).effects if e.name is EffectName.IMAGE)
+    assert image.state is EffectState.REVOKED

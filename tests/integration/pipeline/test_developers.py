@@ -2,7 +2,6 @@
 
 import json
 import os
-from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.domain.job import RunOutcome
@@ -241,7 +240,7 @@ def test_hung_agent_is_ended_at_the_backstop_before_the_next_begins(pipeline: Bu
     line.agent({"role": "developer", "attempt": 1, "ignore_term": True, "stay": True})
     item = line.add()
     first = line.started(item, "developer")
-    line.clock.ahead = timedelta(hours=5)
+    line.clock.up = 5 * 3600.0
 
     def second() -> dict[str, object] | None:
         line.app.reaper.run_once()

@@ -238,3 +238,16 @@ def test_rebuild_that_fails_after_the_merge_freezes_and_calls(pipeline: Build) -
 
 def _break_the_build(line: Pipeline) -> None:
     (line.root / "build.py").write_text("raise SystemExit('it cannot be built any more')\n")
+
+
+def test_escalation_in_staging_lets_go_of_the_slots(pipeline: Build) -> None:
+    """Nobody waits for a person with the slots in hand: the next task in line is delivered meanwhile."""
+    line = pipeline("[budget]\nmax_attempts = 1\n", staging=True).start()
+    line.agent({"role": "deployer", "work_item": "S-1", "exit": 3})
+    one = line.add("One")
+    line.held(one, Hold.ESCALATED)
+    assert (line.task(one).stage, line.slots()) == (Stage.TESTING, [])
+    two = line.add("Two")
+    line.done(two)
+    assert len(line.merges()) == 1
+    assert line.roles(one).count("tester") == 1

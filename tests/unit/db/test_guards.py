@@ -209,6 +209,7 @@ CHECKS = {
     "an_unknown_kind": Refused([TASK, JOB], column("jobs", "kind = 'poet'"), "kind IN"),
     "an_unknown_status": Refused([TASK, JOB], column("jobs", "status = 'asleep'"), "status"),
     "attempts_below_none": Refused([TASK, JOB], column("jobs", "attempts = -1"), "attempts >= 0"),
+    "fewer_claims_than_attempts": Refused([TASK, JOB], column("jobs", "attempts = 1"), "claims >= attempts"),
     "no_attempt_allowed": Refused([TASK, JOB], column("jobs", "max_attempts = 0"), "max_attempts >= 1"),
     "running_for_nobody": Refused(
         [TASK, JOB],

@@ -263,3 +263,21 @@ def test_a_run_is_stored_once_and_summed_up(store: Store) -> None:
         "model-1",
         1,
     )
+
+
+def test_what_an_earlier_claim_still_says_counts_for_nothing(store: Store) -> None:
+    """The same process may claim a job anew (after a free requeue even with the same attempt): only that claim counts."""
+    enqueue(store)
+    first = claimed(store)
+    with store.database.write() as tx:
+        assert jobs.requeue(tx, first, ME, error="limit", brief="", free=True)
+    second = claimed(store)
+    assert (first.attempts, second.attempts, first.claims, second.claims) == (1, 1, 1, 2)
+    with store.database.write() as tx:
+        assert not jobs.finish(tx, first, ME, JobStatus.FAILED, "late")
+        assert not jobs.requeue(tx, first, ME, error="late", brief="")
+        assert jobs.reap_running_job(tx, first, "late") is None
+        assert not jobs.adopt(tx, first, OTHER)
+    assert state_of(store, second).status is JobStatus.RUNNING
+    with store.database.write() as tx:
+        assert jobs.finish(tx, second, ME, JobStatus.DONE)

@@ -45,6 +45,13 @@ WHERE effects.name IN ('deploy_init', 'deploy_undo') AND state IN ('intended', '
 SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
   AND json_extract(evidence, '$.environment') = :environment ORDER BY sequence DESC LIMIT 1;
 
+-- name: later_merge
+SELECT later.id FROM effects AS later JOIN tasks ON tasks.id = later.task_id
+WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND later.name = 'merge_pr' AND later.state = 'applied'
+  AND later.sequence > (SELECT max(sequence) FROM effects
+                        WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied')
+LIMIT 1;
+
 -- name: raise_environment
 INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, 1)
 ON CONFLICT (environment) DO UPDATE SET epoch = epoch + 1 RETURNING epoch;

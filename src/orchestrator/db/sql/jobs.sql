@@ -6,7 +6,7 @@ RETURNING id;
 
 -- name: claim_next_job
 UPDATE jobs SET status = 'running', claimed_by = :boot_id, claimed_at = utc_now(), finished_at = NULL,
-                attempts = attempts + 1, error = NULL
+                attempts = attempts + 1, claims = claims + 1, error = NULL
 WHERE status = 'queued' AND id = (
     SELECT id FROM jobs
     WHERE status = 'queued' AND (not_before IS NULL OR not_before <= utc_now())
@@ -17,18 +17,18 @@ RETURNING *;
 
 -- name: finish
 UPDATE jobs SET status = :status, claimed_by = NULL, finished_at = utc_now(), error = :error
-WHERE id = :job_id AND status = 'running' AND claimed_by = :boot_id;
+WHERE id = :job_id AND status = 'running' AND claimed_by = :boot_id AND claims = :claims;
 
 -- name: requeue
 UPDATE jobs SET status = 'queued', claimed_by = NULL, claimed_at = NULL, error = :error, brief = :brief,
                 not_before = utc_after(:delay_s), attempts = attempts - :free_attempts
-WHERE id = :job_id AND status = 'running' AND claimed_by = :boot_id;
+WHERE id = :job_id AND status = 'running' AND claimed_by = :boot_id AND claims = :claims;
 
 -- name: reap_running_job
 UPDATE jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'queued' END,
                 claimed_by = NULL, claimed_at = NULL, error = :error,
                 finished_at = CASE WHEN attempts >= max_attempts THEN utc_now() ELSE NULL END
-WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by
+WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by AND claims = :claims
 RETURNING status;
 
 -- name: requeue_running_jobs
@@ -39,7 +39,8 @@ WHERE status = 'running' AND claimed_by <> :boot_id AND kind IN ('ci', 'candidat
 RETURNING id, task_id, status, attempts;
 
 -- name: adopt
-UPDATE jobs SET claimed_by = :boot_id WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by;
+UPDATE jobs SET claimed_by = :boot_id
+WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by AND claims = :claims;
 
 -- name: cancel_active
 UPDATE jobs SET status = 'cancelled', claimed_by = NULL, finished_at = utc_now(), error = :reason

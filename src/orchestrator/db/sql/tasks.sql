@@ -39,6 +39,13 @@ SELECT task_id FROM job_deps WHERE depends_on = :task_id ORDER BY task_id;
 SELECT id FROM tasks WHERE repo = :repo AND hold = 'slot' AND stage NOT IN ('done', 'cancelled')
 ORDER BY hold_since, id LIMIT 1;
 
+-- name: first_in_line
+SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') AND NOT EXISTS
+    (SELECT 1 FROM tasks AS before WHERE before.repo = tasks.repo AND before.hold = 'slot'
+     AND before.stage NOT IN ('done', 'cancelled')
+     AND (before.hold_since < tasks.hold_since OR (before.hold_since = tasks.hold_since AND before.id < tasks.id)))
+ORDER BY hold_since, id LIMIT 100;
+
 -- name: waiting_for_slot
 SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') ORDER BY hold_since, id LIMIT 100;
 

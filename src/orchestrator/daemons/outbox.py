@@ -1,10 +1,12 @@
 """Sends what transitions have written: at least once, in order per task, with a stable id; a poison message parks."""
 
+from collections.abc import Mapping
+
 import structlog
 
 from orchestrator.db import mail, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.domain.stage import Stage
 from orchestrator.notifications.notifier import Notifier
 from orchestrator.observability.telemetry import Metric, Telemetry
@@ -15,6 +17,10 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S = 5.0
 MAX_PAUSE_S = 900.0
+
+
+class MalformedMessage(OutsideError):
+    """A stored message does not say what its kind has to say; it fails like one that could not be sent."""
 
 
 class Outbox:
@@ -74,11 +80,13 @@ class Outbox:
 
     def _send(self, message: mail.OutgoingMessage) -> None:
         payload = message.payload
+        if not isinstance(payload, Mapping):  # the schema asks for JSON, not for an object
+            raise MalformedMessage(f"The message {message.stable_id} holds no fields.")
         if message.kind == "alert":
             work_item = str(payload["work_item"]) if payload.get("work_item") else None
             url = f"{self._base_url}/board/{work_item}" if work_item and self._base_url else None
             self._notifier.send(
-                str(payload["text"]), work_item=work_item, url=url, message_id=message.stable_id
+                _text(payload, "text"), work_item=work_item, url=url, message_id=message.stable_id
             )
             return
         if message.task_id is None:
@@ -86,6 +94,20 @@ class Outbox:
         with self._database.read() as tx:
             task = tasks.get(tx, message.task_id)
         if message.kind == "tracker.stage":
-            self._tracker.show_stage(task, Stage(str(payload["stage"])), message.stable_id)
+            self._tracker.show_stage(task, _stage(payload), message.stable_id)
         else:
-            self._tracker.comment(task, str(payload["text"]), message.stable_id)
+            self._tracker.comment(task, _text(payload, "text"), message.stable_id)
+
+
+def _text(payload: Mapping[str, object], name: str) -> str:
+    if name not in payload:
+        raise MalformedMessage(f"The stored message has no {name!r}.")
+    return str(payload[name])
+
+
+def _stage(payload: Mapping[str, object]) -> Stage:
+    text = _text(payload, "stage")
+    try:
+        return Stage(text)
+    except ValueError as error:
+        raise MalformedMessage(f"The stored message names no stage: {text[:100]!r}.") from error

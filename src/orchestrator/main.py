@@ -24,6 +24,7 @@ class Service:
             self._loop(app.worker, wake=app.wakeups.queue),
             self._loop(app.heartbeat),
             self._loop(app.cleaner),
+            self._loop(app.housekeeper),
         ]
         if app.settings.reaper_enabled:
             self._loops.append(self._loop(app.reaper))

@@ -13,6 +13,7 @@ from orchestrator.check_runner import CheckRunner
 from orchestrator.config.settings import Settings
 from orchestrator.daemons.cleaner import Cleaner
 from orchestrator.daemons.heartbeat import Heartbeat
+from orchestrator.daemons.housekeeper import Housekeeper
 from orchestrator.daemons.job_reaper import JobReaper
 from orchestrator.daemons.outbox import Outbox
 from orchestrator.daemons.queue_worker import QueueWorker
@@ -307,6 +308,11 @@ class App:
         return Cleaner(
             self.database, self.places, self.launcher, interval_s=self.settings.reconciler_interval_s
         )
+
+    @cached_property
+    def housekeeper(self) -> Housekeeper:
+        """Keeps git fast."""
+        return Housekeeper(self.database, self.places, self.git, self.clock)
 
     @cached_property
     def heartbeat(self) -> Heartbeat:

@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree, ignore_patterns
@@ -33,6 +33,7 @@ PROGRAM = "orchestrator.agents.supervisor"
 POLL_SECONDS = 0.2
 TOUCH_SECONDS = 5.0  # adoption is renewed this often; a small part of any sensible run_orphan_ttl
 LOST_MARGIN_SECONDS = 60.0  # beyond run_orphan_ttl, before an unprovable supervisor counts as gone
+CALL_OFF_SECONDS = 10.0  # a killed supervisor that is not gone after this hangs in the kernel
 SUPERVISOR_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
@@ -67,7 +68,11 @@ class Runs:
             argv = [sys.executable, "-P", "-m", PROGRAM, str(run_dir)]
             folder.supervisor_log.touch(mode=PRIVATE_FILE)
             identity = self._processes.spawn(argv, cwd=run_dir, env=env, output=folder.supervisor_log)
-            folder.write_spawned(identity)
+            try:
+                folder.write_spawned(identity)
+            except OSError:
+                if self._call_off(folder, identity):
+                    raise
         except OSError as error:
             raise OutsideError(
                 f"The agent could not be started: {error.strerror or error} ({error.filename or run_dir}). "
@@ -77,18 +82,26 @@ class Runs:
         return RunHandle(run_dir, identity)
 
     def adopt(self, run_dir: Path) -> RunHandle | None:
-        """Take over a run that another process started; None where it has ended or nothing has started."""
+        """Take over a run that another process started; None where it has ended or nothing has started.
+
+        One of which nothing can be proved may live: it is taken over too, and ``wait`` tells when it is over.
+
+        :raises OutsideError: the run folder cannot be written.
+        """
         folder = RunFolder(run_dir)
         identity = self._supervisor(folder)
-        if identity is None or self._processes.liveness(identity) is not Liveness.ALIVE:
+        if identity is None or self._liveness(identity, folder.started()) is Liveness.DEAD:
             return None
-        self._touch(folder)
+        with _usable(run_dir):
+            self._touch(folder)
         return RunHandle(run_dir, identity)
 
     def result(self, run_dir: Path) -> RunResult | None:
         """How the run ended; None while it runs, may still start, or cannot be told apart from one that runs.
 
         Ends what a dead supervisor left behind before it says anything.
+
+        :raises OutsideError: the run folder cannot be written, so that its end cannot be settled.
         """
         folder = RunFolder(run_dir)
         identity = self._supervisor(folder)
@@ -98,10 +111,11 @@ class Runs:
             return folder.result() or RunResult(RunOutcome.NOT_STARTED, None, Usage(), called_off)
         if identity is None:
             return folder.result()  # not spawned, or not noted: only revoke() can settle that
-        alive = self._processes.liveness(identity)
+        alive = self._liveness(identity, started)
         if alive is Liveness.ALIVE or (alive is Liveness.UNKNOWN and not self._lost(folder, started)):
             return folder.result() if alive is Liveness.UNKNOWN else None
-        return folder.result() or self._bury(folder, started)
+        with _usable(run_dir):
+            return folder.result() or self._bury(folder, started)
 
     def wait(
         self, handle: RunHandle, stop: threading.Event, on_progress: Callable[[Progress], None] | None = None
@@ -119,7 +133,8 @@ class Runs:
                 on_progress(progress)
             if self._clock.boottime() - touched >= interval:
                 touched = self._clock.boottime()
-                self.touch(handle)
+                with suppress(OSError):  # the run goes on; the next one may succeed
+                    self.touch(handle)
             if self._clock.wait(stop, POLL_SECONDS):
                 return None
 
@@ -135,12 +150,13 @@ class Runs:
     def revoke(self, run_dir: Path) -> bool:
         """Make sure that nothing can start in this folder any more; False where it has started.
 
-        :raises OSError: the folder cannot be written, so nothing is sure.
+        :raises OutsideError: the folder cannot be written, so nothing is sure.
         """
         folder = RunFolder(run_dir)
-        folder.create()
-        if folder.claim(StartedRecord(Starter.REVOKER, stamp(self._clock.utc()), os.uname().nodename)):
-            return True
+        with _usable(run_dir):
+            folder.create()
+            if folder.claim(StartedRecord(Starter.REVOKER, stamp(self._clock.utc()), os.uname().nodename)):
+                return True
         started = folder.started()
         return started is not None and started.by is Starter.REVOKER
 
@@ -164,6 +180,27 @@ class Runs:
         if started is not None and started.identity is not None:
             return started.identity
         return folder.spawned()
+
+    def _liveness(self, identity: ProcessIdentity, started: StartedRecord | None) -> Liveness:
+        """As proved; and a reboot has ended every process of its host, whatever else is not to be seen of it."""
+        now, then = self._processes.own().machine_boot_id, identity.machine_boot_id
+        if started is not None and started.host == os.uname().nodename and now and then and now != then:
+            return Liveness.DEAD
+        return self._processes.liveness(identity)
+
+    def _call_off(self, folder: RunFolder, supervisor: ProcessIdentity) -> bool:
+        """Undo a start that could not be noted; False where it is too late: the run has started, and says so itself."""
+        try:
+            off = self.revoke(folder.path)
+        except OutsideError:  # the disk is full for us as well; a supervisor that is dead starts nothing
+            self._processes.signal_group(supervisor, signal.SIGKILL)
+            end, never = self._clock.boottime() + CALL_OFF_SECONDS, threading.Event()
+            while self._processes.liveness(supervisor) is not Liveness.DEAD and self._clock.boottime() < end:
+                self._clock.wait(never, POLL_SECONDS)
+            return folder.started() is None
+        if off:
+            self._processes.signal_group(supervisor, signal.SIGKILL)
+        return off
 
     def _bury(self, folder: RunFolder, started: StartedRecord | None) -> RunResult | None:
         """The supervisor is gone without an exit record."""
@@ -209,6 +246,17 @@ class Runs:
         except OSError:
             said = ""
         return f"The run's supervisor ended before it could start the agent. It said: {said or '(nothing)'}"
+
+
+@contextmanager
+def _usable(run_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutsideError(
+            f"The run folder {run_dir} cannot be used: {error.strerror or error}. Its run is left as it is.",
+            hint="Free some disk space or bring the folder back; where its agent is certainly gone, cancel the task.",
+        ) from error
 
 
 def _lost_result(folder: RunFolder, launch: LaunchRecord | None) -> RunResult:

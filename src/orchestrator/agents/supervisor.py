@@ -140,6 +140,7 @@ class Supervisor:
         if self._watch.heartbeat >= HEARTBEAT_SECONDS:
             self._watch.heartbeat = 0.0
             self._look_for_adoption()
+            self._look_for_stop()
             self._beat()
 
     def _look_for_adoption(self) -> None:
@@ -149,6 +150,11 @@ class Supervisor:
             return
         if touched != self._adopted_at:
             self._adopted_at, self._watch.unadopted = touched, 0.0
+
+    def _look_for_stop(self) -> None:
+        """The request's signal does not reach us from another pid namespace; its file does."""
+        if self._folder.stop_file.exists():
+            self.killed = True
 
     def _beat(self) -> None:
         """Show that we live and what goes on. A full disk is no reason to stop."""

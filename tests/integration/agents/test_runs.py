@@ -1,10 +1,12 @@
 """Runs across the deaths of those who look after them."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -175,6 +177,86 @@ def test_run_of_a_machine_that_cannot_be_asked_is_waited_for(bench: Bench) -> No
     result = bench.runs.result(handle.run_dir)
     assert result is not None
     assert result.outcome is RunOutcome.KILLED
+
+
+def test_run_of_which_nothing_can_be_proved_is_adopted(bench: Bench) -> None:
+    handle = bench.start("sleep", "300", orphan_ttl_s=3600)
+    folder = RunFolder(handle.run_dir)
+    started = wait_until(folder.started)
+    assert handle.supervisor is not None
+    folder.started_file.unlink()
+    hidden = replace(handle.supervisor, pid_namespace="pid:[1]")
+    folder.claim(StartedRecord(Starter.CHILD, started.at, started.host, hidden))
+    adopted = bench.runs.adopt(handle.run_dir)
+    assert adopted is not None
+    bench.runs.stop(adopted, "enough")
+    assert bench.wait(adopted).summary == "enough"
+
+
+def test_reboot_has_ended_every_run_of_its_host(bench: Bench) -> None:
+    handle = bench.start("sleep", "300", orphan_ttl_s=3600)
+    folder = RunFolder(handle.run_dir)
+    started = wait_until(folder.started)
+    bench.runs.stop(handle, "")
+    bench.wait(handle)
+    folder.exit_file.unlink()
+    folder.stop_file.unlink()
+    folder.started_file.unlink()
+    folder.beat(started.at)
+    before = ProcessIdentity("the boot before", "pid:[1]", 17, 4)
+    folder.claim(StartedRecord(Starter.CHILD, started.at, started.host, before))
+    assert bench.runs.adopt(handle.run_dir) is None
+    result = bench.runs.result(handle.run_dir)
+    assert result is not None
+    assert result.outcome is RunOutcome.CRASHED
+
+
+@pytest.mark.parametrize("full_for_us", [False, True], ids=["revoked", "killed"])
+def test_start_that_cannot_be_noted_is_undone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, full_for_us: bool
+) -> None:
+    spawned: list[ProcessIdentity] = []
+
+    def full(folder: RunFolder, about: ProcessIdentity | StartedRecord) -> bool:
+        if isinstance(about, ProcessIdentity):
+            os.kill(about.pid, signal.SIGSTOP)  # it has not come as far as STARTED
+            spawned.append(about)
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path))
+
+    monkeypatch.setattr(RunFolder, "write_spawned", full)
+    if full_for_us:
+        monkeypatch.setattr(RunFolder, "claim", full)
+    with pytest.raises(OutsideError, match="could not be started: No space left"):
+        bench.start("sleep", "300")
+    wait_until(lambda: SystemProcesses().liveness(spawned[0]) is Liveness.DEAD)
+    assert (RunFolder(bench.root / "run-1").started() is None) == full_for_us
+
+
+@pytest.mark.parametrize("full_for_us", [False, True], ids=["claim-lost", "killed"])
+def test_start_that_cannot_be_noted_but_has_happened_is_a_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, full_for_us: bool
+) -> None:
+    def full(folder: RunFolder, about: ProcessIdentity | StartedRecord) -> bool:
+        wait_until(folder.started)
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path))
+
+    monkeypatch.setattr(RunFolder, "write_spawned", full)
+    if full_for_us:
+        monkeypatch.setattr(RunFolder, "claim", full)
+    handle = bench.start("sleep", "300")
+    monkeypatch.undo()
+    bench.runs.stop(handle, "enough")
+    assert bench.wait(handle).outcome in (RunOutcome.KILLED, RunOutcome.CRASHED)
+    assert not bench.left_of(handle)
+
+
+def test_broken_run_folder_is_a_clear_error(bench: Bench) -> None:
+    run_dir = bench.root / "run-1"
+    run_dir.write_text("a file where a folder should be")
+    assert bench.runs.result(run_dir) is None
+    assert bench.runs.adopt(run_dir) is None
+    with pytest.raises(OutsideError, match="cannot be used"):
+        bench.runs.revoke(run_dir)
 
 
 def test_wait_can_be_given_up_and_shows_progress(bench: Bench) -> None:

@@ -27,6 +27,7 @@ from orchestrator.transition_lease import Ownership
 TITLE_LIMIT = 5_000
 BODY_LIMIT = 200_000
 LABEL_LIMIT = 50
+NEWEST = 2**62  # above every id
 SUBJECT = re.compile(r"[0-9a-fA-F]{7,64}")  # a commit, whole or shortened; shorter ones fit too many
 
 
@@ -182,11 +183,21 @@ class Operations:
         with self._database.read() as tx:
             return repositories.all_repositories(tx)
 
-    def tasks(self, *, before: int = 2**62, limit: int = 100, open_only: bool = False) -> list[Task]:
-        """Tasks, newest first; with ``open_only`` those that have not ended, oldest first."""
+    def tasks(
+        self, *, before: int = NEWEST, after: int = 0, limit: int = 100, open_only: bool = False
+    ) -> list[Task]:
+        """Tasks ``before`` an id, newest first; with ``open_only`` those not ended, ``after`` an id, oldest first.
+
+        :raises OperatorError: a page of the other list is asked for.
+        """
+        if (before != NEWEST) if open_only else (after != 0):
+            raise OperatorError(
+                "`after` goes through open tasks, oldest first; `before` through all tasks, newest first.",
+                hint="Give the one that belongs to the list you ask for.",
+            )
         with self._database.read() as tx:
             if open_only:
-                return tasks.list_open(tx, limit=limit)
+                return tasks.list_open(tx, after=after, limit=limit)
             return tasks.list_recent(tx, before=before, limit=limit)
 
     def task(self, work_item: str) -> Task:

@@ -131,6 +131,22 @@ def config_on_main(git: Git, at: Registered) -> RepoConfig:
     return parse_repo_config(found.stdout[:CONFIG_LIMIT], source=f"{at.name}:{CONFIG_FILE} on {branch}")
 
 
+def lacks_commit(git: Git, at: Registered, folder: Path) -> str:
+    """What brings the configuration to the forge where it is committed in the checkout around ``folder`` alone; else
+    an empty text."""
+    try:
+        here, branch = look_at(git, folder), default_branch(at)
+    except (ConfigError, OutsideError):
+        return ""
+    tip = rev(git, here.top, HEADS + branch)
+    if find_registered(git, here, [at]) is None or tip == rev(git, at.location, HEADS + branch, bare=True):
+        return ""
+    found = git.run(["cat-file", "-e", f"{HEADS}{branch}:{CONFIG_FILE}"], cwd=here.top, check=False)
+    if found.returncode != 0:
+        return ""
+    return f"It is committed in {here.top} and not yet in the forge: `git push {REMOTE} {branch}`."
+
+
 def default_branch(at: Registered) -> str:
     """The forge's default branch.
 

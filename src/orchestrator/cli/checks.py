@@ -8,9 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.agents.adapters import AGENTS
-from orchestrator.cli.checkout import Registered, config_on_main
+from orchestrator.cli.checkout import Registered, config_on_main, lacks_commit
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.config import Settings
+from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
 from orchestrator.repo_config.records import EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
@@ -55,6 +56,7 @@ def examine(
     yield from found
     yield from _agents(configs, environ, processes)
     for name, config in configs.items():
+        yield from _time_outs(name, config, settings.reaper_max_running_s)
         yield from _delivery(name, config)
 
 
@@ -123,7 +125,8 @@ def _repositories(
         try:
             configs[str(at.name)] = config_on_main(git, at)
         except OrchestratorError as error:
-            findings.append(Finding(Level.WARNING, at.name, error.message, error.hint))
+            hint = lacks_commit(git, at, Path.cwd()) or error.hint
+            findings.append(Finding(Level.WARNING, at.name, error.message, hint))
         else:
             findings.append(Finding(Level.OK, at.name, "its configuration is in order"))
     return findings, configs
@@ -152,6 +155,25 @@ def _agents(
             yield Finding(Level.WARNING, about, "The program does not run here.", hint)
         else:
             yield Finding(Level.NOTE, about, "not found", "Only needed if a repository names it.")
+
+
+def _time_outs(name: str, config: RepoConfig, backstop_s: float) -> Iterator[Finding]:
+    """Time-outs that never come, because the reaper ends the job before."""
+    given = {
+        "[ci]": config.ci.timeout_s,
+        "[agent]": config.agent.timeout_s,
+        **{f"[agents.{role}]": agent.timeout_s for role, agent in config.agents.items()},
+    }
+    if config.image is not None:
+        given["[image]"] = config.image.timeout_s
+    late = [f"{where} {render_duration(length)}" for where, length in given.items() if length > backstop_s]
+    if late:
+        yield Finding(
+            Level.WARNING,
+            f"{name} time-outs",
+            f"longer than a job may run ({render_duration(backstop_s)}), then the reaper ends it: {', '.join(late)}",
+            "Shorten them, or raise ORCH_REAPER_MAX_RUNNING_S for the service.",
+        )
 
 
 def _delivery(name: str, config: RepoConfig) -> Iterator[Finding]:

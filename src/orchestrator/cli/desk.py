@@ -63,7 +63,7 @@ class Desk(Protocol):
         """What is registered."""
         ...
 
-    def tasks(self, *, open_only: bool, before: int, limit: int) -> Plain:
+    def tasks(self, *, open_only: bool, before: int, after: int, limit: int) -> Plain:
         """A page of tasks."""
         ...
 
@@ -124,9 +124,9 @@ class LocalDesk:
         """What is registered."""
         return [views.record(known) for known in self._operations.repositories()]
 
-    def tasks(self, *, open_only: bool, before: int, limit: int) -> Plain:
+    def tasks(self, *, open_only: bool, before: int, after: int, limit: int) -> Plain:
         """A page of tasks."""
-        found = self._operations.tasks(before=before, limit=limit, open_only=open_only)
+        found = self._operations.tasks(before=before, after=after, limit=limit, open_only=open_only)
         return views.task_page(found, limit, newest_first=not open_only)
 
     def story(self, work_item: str) -> Plain:

@@ -80,9 +80,9 @@ class RemoteDesk:
         """What is registered."""
         return cast(list[Plain], self._ask("GET", "/repositories")["repositories"])
 
-    def tasks(self, *, open_only: bool, before: int, limit: int) -> Plain:
+    def tasks(self, *, open_only: bool, before: int, after: int, limit: int) -> Plain:
         """A page of tasks."""
-        asked = {"open": "true" if open_only else "false", "before": before, "limit": limit}
+        asked = {"open": "true" if open_only else "false", "before": before, "after": after, "limit": limit}
         return self._ask("GET", "/tasks?" + urlencode(asked))
 
     def story(self, work_item: str) -> Plain:

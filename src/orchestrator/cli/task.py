@@ -13,6 +13,7 @@ from orchestrator.cli.resolve import known_repository
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.dashboard.views import sentence
 from orchestrator.domain.ids import WorkItem
+from orchestrator.operations import NEWEST
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses
@@ -72,12 +73,13 @@ def add(
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that have ended, newest first.")
 @click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
-@click.option("--before", type=click.IntRange(0), default=2**62, hidden=True)
+@click.option("--before", type=click.IntRange(0), default=NEWEST, hidden=True)
+@click.option("--after", type=click.IntRange(0), default=0, hidden=True)
 @json_option
-def list_(everything: bool, limit: int, before: int, as_json: bool) -> int:
+def list_(everything: bool, limit: int, before: int, after: int, as_json: bool) -> int:
     """List tasks that have not ended."""
     with reading() as desk:
-        page = desk.tasks(open_only=not everything, before=before, limit=limit)
+        page = desk.tasks(open_only=not everything, before=before, after=after, limit=limit)
     if as_json:
         say_json(page)
         return 0

@@ -17,7 +17,7 @@ from orchestrator.db.repositories import Repository
 from orchestrator.domain.ids import WorkItem
 from orchestrator.domain.task import Ticket
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.operations import Operations, Receipt
+from orchestrator.operations import NEWEST, Operations, Receipt
 from orchestrator.web import bodies, metrics, views
 from orchestrator.web.guard import OPEN_PATHS, Door, Guard
 from orchestrator.web.problems import answer_errors
@@ -104,9 +104,10 @@ def _reading(api: FastAPI, operations: Operations) -> None:
         return Json({"repositories": operations.repositories()})
 
     @api.get("/tasks", tags=["reading"])
-    def tasks(before: _Id = 2**62, limit: _Limit = PAGE, open: bool = False) -> Json:
-        """Tasks, newest first and a page at a time; with ``open`` those that have not ended, oldest first."""
-        found = operations.tasks(before=before, limit=limit, open_only=open)
+    def tasks(before: _Id = NEWEST, after: _Id = 0, limit: _Limit = PAGE, open: bool = False) -> Json:
+        """Tasks, a page at a time: newest first, from ``before`` on; with ``open`` those that have not ended, oldest
+        first, from ``after`` on."""
+        found = operations.tasks(before=before, after=after, limit=limit, open_only=open)
         return Json(views.task_page(found, limit, newest_first=not open))
 
     @api.get("/tasks/{work_item}", tags=["reading"])

@@ -44,9 +44,13 @@ def task_row(task: Task) -> Plain:
 
 
 def task_page(tasks: list[Task], limit: int, *, newest_first: bool) -> Plain:
-    """A page of tasks; ``next_before`` asks for the one after it, None where there is none."""
-    more = newest_first and len(tasks) == limit
-    return {"tasks": [task_row(task) for task in tasks], "next_before": tasks[-1].id if more else None}
+    """A page of tasks; ``next_before`` or, oldest first, ``next_after`` asks for the next, None where there is none."""
+    following = tasks[-1].id if tasks and len(tasks) == limit else None
+    return {
+        "tasks": [task_row(task) for task in tasks],
+        "next_before": following if newest_first else None,
+        "next_after": None if newest_first else following,
+    }
 
 
 def event_page(events: Iterable[Event], after: int) -> Plain:

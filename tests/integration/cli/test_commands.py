@@ -169,6 +169,38 @@ class TestLooking:
         assert "start-only" in found["shop staging"]["text"]
         assert found["git"]["level"] == "ok"
 
+    def test_doctor_says_how_a_commit_comes_to_the_forge(self, here: Here, orch: Orch) -> None:
+        place = orch.checkout(files={}).folder
+        assert here("init", cwd=place).code == 0
+        lacking = {f["about"]: f for f in here("doctor", "--json", cwd=place).data["findings"]}["shop"]
+        assert lacking["level"] == "warning" and "git push" not in lacking["hint"]
+        (place / ".orchestrator.toml").write_text(CONFIG, encoding="utf-8")
+        Hand(place).commit("Say how to check it")
+        found = {f["about"]: f for f in here("doctor", "--json", cwd=place).data["findings"]}
+        assert "git push orch main" in found["shop"]["hint"]
+        Hand(place).git("push", "-q", "orch", "main")
+        found = {f["about"]: f for f in here("doctor", "--json", cwd=place).data["findings"]}
+        assert found["shop"]["level"] == "ok"
+
+    @pytest.mark.parametrize(
+        ("backstop", "warned"), [("29m", True), ("30m", True), ("59m", True), ("1h", False)]
+    )
+    def test_doctor_compares_time_outs_with_the_backstop(
+        self, shop: Here, orch: Orch, monkeypatch: pytest.MonkeyPatch, backstop: str, warned: bool
+    ) -> None:
+        place = orch.folder / "shop"
+        config = CONFIG.replace("[agent]", 'timeout = "30m"\n[agent]')
+        config += '[agents.reviewer]\nkind = "scripted"\ntimeout = "1h"\n'
+        (place / ".orchestrator.toml").write_text(config, encoding="utf-8")
+        Hand(place).commit("Take longer")
+        assert shop("init", cwd=place).code == 0
+        monkeypatch.setenv("ORCH_REAPER_MAX_RUNNING_S", backstop)
+        found = [f for f in shop("doctor", "--json").data["findings"] if f["about"] == "shop time-outs"]
+        assert [f["level"] for f in found] == (["warning"] if warned else [])
+        if found:
+            assert "reviewer" in found[0]["text"] and "ORCH_REAPER_MAX_RUNNING_S" in found[0]["hint"]
+            assert ("[ci]" in found[0]["text"]) is (backstop == "29m")
+
     def test_doctor_works_before_there_is_anything(self, here: Here, orch: Orch) -> None:
         assert here("doctor").code == 0
         assert not orch.home.exists()

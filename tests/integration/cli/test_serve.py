@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -121,6 +123,14 @@ class TestStopping:
         assert said.code == 3
         assert "ORCH_PORT" in said.err
         assert not shop.api_file.exists()
+
+    def test_a_start_that_fails_does_not_say_that_it_serves(self, shop: Orch) -> None:
+        with closing(sqlite3.connect(shop.home / "orchestrator.db")) as state:
+            state.execute("DROP TABLE jobs")
+        said = shop("serve")
+        assert said.code == 3
+        assert "no such table: jobs" in said.err
+        assert said.out == "" and not shop.api_file.exists()
 
 
 class TestBeyondLoopback:

@@ -61,6 +61,22 @@ class TestReading:
         desk.file("Here")
         assert [task["title"] for task in api.get("/tasks?open=true").json()["tasks"]] == ["Here"]
 
+    def test_pages_open_tasks_oldest_first(self, api: httpx.Client, desk: Desk) -> None:
+        for number in range(5):
+            desk.file(f"Ticket {number}")
+        found: list[list[str]] = []
+        after: int | None = 0
+        while after is not None:
+            page = api.get("/tasks", params={"open": True, "limit": 2, "after": after}).json()
+            found.append([task["title"] for task in page["tasks"]])
+            after = page["next_after"]
+        assert found == [["Ticket 0", "Ticket 1"], ["Ticket 2", "Ticket 3"], ["Ticket 4"]]
+
+    @pytest.mark.parametrize("query", ["open=true&before=3", "after=3"])
+    def test_the_other_lists_page_is_refused(self, api: httpx.Client, query: str) -> None:
+        """It would silently do nothing."""
+        assert api.get(f"/tasks?{query}").status_code == 400
+
     def test_tells_the_whole_story(self, api: httpx.Client, desk: Desk) -> None:
         desk.file("Add a basket", body="With a sum.", labels=("fast",))
         desk.move("SHOP-1", Stage.DEVELOPMENT)

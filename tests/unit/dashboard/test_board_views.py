@@ -54,6 +54,10 @@ class TestBoard:
     def test_survives_a_queue_that_lacks_everything(self) -> None:
         assert views.board([], [], {}, NOW, 100).running == ()
 
+    def test_survives_owners_that_cannot_be_read(self) -> None:
+        shown = views.board([task(1)], [], {"transition_lease": {"holders": None}}, NOW, 100)
+        assert [card.owner for column in shown.columns for card in column.cards] == [""]
+
     def test_cuts_a_title_of_five_thousand_characters(self) -> None:
         assert len(views.card(task(title="x" * 5000), NOW).title) == views.CARD_TITLE
 

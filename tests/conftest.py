@@ -4,6 +4,7 @@ A group is a folder of tests that want more of the machine than the suite may ta
 not collected unless asked for (`--group browser`), so that nothing is ever skipped: a test runs or it fails.
 """
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background by a plain shell: programs under test would inherit a deaf ear for Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, what in GROUPS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
 

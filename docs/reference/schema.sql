@@ -283,6 +283,7 @@ CREATE TABLE tasks (
     hold_since   TEXT,
     branch       TEXT,
     base_sha     TEXT,
+    config_sha   TEXT,
     head_sha     TEXT,
     gated_sha    TEXT,
     pr_number    INTEGER,

@@ -134,7 +134,8 @@ class CheckRunner:
         if started is not None:
             failure = self._command_failure(started, environment, stop)
             if failure is not None:
-                return CheckResult(job.kind, sha, False, {"reason": failure})
+                tail = self._deployer.log_tail(start_of(started), TAIL_BYTES)
+                return CheckResult(job.kind, sha, False, {"reason": failure, "tail": tail})
 
         def expected(seen: str) -> bool:
             if job.kind is JobKind.STAGING_HEALTH or seen == sha:

@@ -21,7 +21,7 @@ from orchestrator.domain.task import Candidate, Hold, Signal, Task, Ticket
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, next_step
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.stage_engine.signals import CANCEL, REJECT, RETRY, subject_on_show
-from orchestrator.stage_engine.situation import Configs, configured
+from orchestrator.stage_engine.situation import Configs, configured, judging_commit
 from orchestrator.transition_lease import Ownership
 
 TITLE_LIMIT = 5_000
@@ -319,7 +319,8 @@ class Operations:
         if task.stage.terminal:
             return "nothing"
         try:
-            config = self._configs.of(task.repo, task.base_sha) if task.base_sha else None
+            judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+            config = self._configs.of(task.repo, judged_by) if judged_by else None
         except OperatorError:
             config = None
         step = next_step(task.stage, evidence.steps_of_round(tx, task), configured(config))

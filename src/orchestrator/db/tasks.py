@@ -114,6 +114,11 @@ def set_branch(tx: Tx, task_id: TaskId, branch: str, base: Sha) -> None:
     tx.execute("tasks.set_branch", task_id=task_id, branch=branch, base_sha=base)
 
 
+def set_config(tx: Tx, task_id: TaskId, commit: Sha) -> None:
+    """The commit of main whose configuration judges the task from now on."""
+    tx.execute("tasks.set_config", task_id=task_id, config_sha=commit)
+
+
 def set_head(tx: Tx, task_id: TaskId, head: Sha) -> None:
     """The branch's own head as the ledger knows it."""
     tx.execute("tasks.set_head", task_id=task_id, head_sha=head)
@@ -199,6 +204,7 @@ def _task(row: Row) -> Task:
         hold_since=row["hold_since"],
         branch=row["branch"],
         base_sha=row["base_sha"],
+        config_sha=row["config_sha"],
         head_sha=row["head_sha"],
         gated_sha=row["gated_sha"],
         pr_number=row["pr_number"],

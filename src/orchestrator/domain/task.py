@@ -55,6 +55,9 @@ class Task:
     cancelled_at: str | None
     created_at: str
     updated_at: str
+    config_sha: Sha | None = (
+        None  # the commit of main whose configuration judges the task: its base, or what a retry took
+    )
 
 
 @dataclass(frozen=True, slots=True)

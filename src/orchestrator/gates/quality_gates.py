@@ -190,8 +190,11 @@ def _health(evidence: Evidence, kind: JobKind) -> GateResult:
     if check is None:
         return waiting("it has not been watched yet")
     detail = str(check.detail.get("reason", ""))
-    result = passed if check.passed else failed
-    return result(detail, candidate=evidence.candidate.sha, seen=check.detail.get("seen"))
+    facts = {"candidate": evidence.candidate.sha, "seen": check.detail.get("seen")}
+    if check.passed:
+        return passed(detail, **facts)
+    said = str(check.detail.get("tail", ""))
+    return failed(detail, *([Finding(f"the deploy command said: {said}")] if said else []), **facts)
 
 
 def _verdict(evidence: Evidence, name: str, judge: Callable[[bytes], GateResult]) -> GateResult:

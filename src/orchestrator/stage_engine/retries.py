@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName
+from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.stage import Stage
 from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind, next_step
@@ -38,12 +40,31 @@ class Retries:
             failed = self._failed_job(tx, at, step)
         if at.task.stage is Stage.DEPLOY and failed is None:
             return self._after_the_merge(at, answered)
+        try:
+            judged_by = self._present_configuration(at)
+        except ConfigError as error:
+            return NotNow(str(error))
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
+            if judged_by is not None:
+                tasks.set_config(tx, at.task.id, judged_by)
             if failed is not None:
                 again = jobs.NewJob(failed.kind, failed.subject, failed.brief, failed.max_attempts)
                 jobs.enqueue(tx, at.task, again)
         return Outcome.MOVED
+
+    def _present_configuration(self, at: Situation) -> Sha | None:
+        """Main's tip, if the task is judged by a configuration: what a person corrected there counts from now on.
+
+        :raises ConfigError: it is not usable as it stands.
+        """
+        if at.task.base_sha is None or at.task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
+            return None
+        at.place.clone.fetch()
+        main = at.place.forge.tip(at.place.forge.default_branch)
+        if main is not None:
+            self._tools.configs.of(at.task.repo, main)
+        return main
 
     def _after_the_merge(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
         with self._tools.database.read() as tx:

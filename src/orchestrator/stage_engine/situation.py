@@ -107,10 +107,11 @@ class Configs:
 
 
 def judging_commit(task: Task, candidates: Sequence[Candidate]) -> Sha | None:
-    """The commit whose configuration counts: the task's base; from deploy-staging on, main as M was built on it."""
+    """The commit whose configuration counts: the task's base, or main when a person last had it go on; from
+    deploy-staging on, main as M was built on it. Never a commit of the task's own branch."""
     if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY) and candidates:
         return candidates[-1].base_sha
-    return task.base_sha
+    return task.config_sha or task.base_sha
 
 
 def configured(config: RepoConfig | None) -> frozenset[str]:

@@ -264,3 +264,19 @@ def test_spent_budget_calls_a_person(pipeline: Build) -> None:
     assert task.stage is Stage.DEVELOPMENT
     assert "1.50 USD" in str(task.hold_reason)
     assert line.roles(item) == ["analyst"]
+
+
+def test_what_a_person_corrected_on_main_counts_from_the_retry_on(pipeline: Build) -> None:
+    """A ticket is judged by its base commit, until a person corrects main's configuration and says "go on"."""
+    wrong = '[agents.developer]\nkind = "command"\ncommand = ["no-such-agent"]\n'
+    line = pipeline(wrong).start()
+    item = line.add()
+    line.held(item, Hold.ESCALATED)
+    good = line.show(".orchestrator.toml").replace(wrong.strip(), "").rstrip() + "\n"
+    assert "no-such-agent" not in good
+    line.push_to_main({".orchestrator.toml": "nonsense ="})
+    assert "refused" in line.outcome(line.app.operations.retry(item, person="Ann"))
+    corrected = line.push_to_main({".orchestrator.toml": good})
+    line.retry(item)
+    line.done(item)
+    assert line.task(item).config_sha == corrected

@@ -23,7 +23,7 @@ ONCE = "[budget]\nmax_rounds = 1\n"
     [
         pytest.param({"runs": "1" * 40}, "1" * 40, id="wrong-version"),
         pytest.param({"runs": "ready"}, "ready", id="no-version"),
-        pytest.param({"exit": 7}, "exit code 7", id="command-fails"),
+        pytest.param({"exit": 7}, "cannot reach the machine", id="command-fails"),
         pytest.param({"hang": True}, "4", id="command-hangs"),
     ],
 )

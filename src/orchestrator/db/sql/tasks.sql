@@ -71,7 +71,11 @@ UPDATE tasks SET hold = NULL, hold_reason = NULL, hold_since = NULL, updated_at 
 WHERE id = :task_id AND hold IS NOT NULL;
 
 -- name: set_branch
-UPDATE tasks SET branch = :branch, base_sha = :base_sha, head_sha = :base_sha WHERE id = :task_id;
+UPDATE tasks SET branch = :branch, base_sha = :base_sha, head_sha = :base_sha, config_sha = :base_sha
+WHERE id = :task_id;
+
+-- name: set_config
+UPDATE tasks SET config_sha = :config_sha WHERE id = :task_id;
 
 -- name: set_head
 UPDATE tasks SET head_sha = :head_sha, updated_at = utc_now() WHERE id = :task_id;

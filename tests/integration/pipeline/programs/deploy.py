@@ -27,6 +27,7 @@ do = {} if undo else json.loads((ROOT / "deploy.json").read_text()).get(environm
 while do.get("until") and not os.path.exists(do["until"]):
     time.sleep(0.02)
 if do.get("exit"):
+    print("cannot reach the machine")
     sys.exit(do["exit"])
 if do.get("hang"):
     time.sleep(600)

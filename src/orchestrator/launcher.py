@@ -19,7 +19,7 @@ from orchestrator.db import evidence, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.ids import RunId, Sha, TaskId
-from orchestrator.domain.job import AgentRun, Job, JobKind, RunResult
+from orchestrator.domain.job import AgentRun, Job, JobKind, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Role
 from orchestrator.domain.task import Task
 from orchestrator.places import Folders, Places
@@ -120,27 +120,32 @@ class Launcher:
             ):  # cancelled or reaped meanwhile
                 raise LostRace(f"{task.work_item} no longer wants its {role}.")
             run_id = jobs.add_run(tx, job, agent=agent.name, model=settings.model, run_dir=str(run_dir))
-        flight = Flight(run_id, job, self._runs.start(run_dir, launch, limits, self._environ))
+        try:
+            handle = self._runs.start(run_dir, launch, limits, self._environ)
+        except OutsideError as error:
+            with self._database.write() as tx:  # nothing has started: no later life shall look for it
+                jobs.finish_run(tx, run_id, RunResult(RunOutcome.NOT_STARTED, None, Usage(), str(error)))
+            raise
+        flight = Flight(run_id, job, handle)
         self._enter(flight)
         return flight
 
-    def adopt(self, job: Job, run: AgentRun) -> Flight | RunResult | None:
-        """After a restart: the flight if the agent lives, its result if it has ended, None if that cannot be told yet.
+    def adopt(self, job: Job, run: AgentRun) -> Flight:
+        """After a restart: the run to be waited for, whether its agent lives, may live, or has ended meanwhile.
 
-        A run that was recorded but never started is made impossible and comes back as its result.
+        A run that was recorded but never started is made impossible first; waiting for it ends at once, too.
+
+        :raises OutsideError: its folder cannot be used; nothing is known of it.
         """
         run_dir = Path(run.run_dir)
-        result = self._runs.result(run_dir)
-        if result is not None:
-            return result
-        handle = self._runs.adopt(run_dir)
-        if handle is not None:
-            flight = Flight(run.id, job, handle)
-            self._enter(flight)
-            return flight
-        if self._runs.revoke(run_dir):
-            return self._runs.result(run_dir)
-        return None
+        handle = None
+        if self._runs.result(run_dir) is None:
+            handle = self._runs.adopt(run_dir)
+            if handle is None:
+                self._runs.revoke(run_dir)
+        flight = Flight(run.id, job, handle or RunHandle(run_dir, None))
+        self._enter(flight)
+        return flight
 
     def wait(self, flight: Flight, stop: threading.Event) -> RunResult | None:
         """Block until the run has ended; None when ``stop`` was set first: the agent goes on without us (law 8)."""
@@ -153,6 +158,20 @@ class Launcher:
     def result(self, run: AgentRun) -> RunResult | None:
         """How a run ended, from its own record; None while it runs."""
         return self._runs.result(Path(run.run_dir))
+
+    def settle(self, run: AgentRun) -> RunResult | None:
+        """End a run whose task has ended: keep it from starting, ask it to end; how it did, None while it goes on.
+
+        :raises OutsideError: its folder cannot be used; nothing is known of it.
+        """
+        with self._lock:
+            if any(flight.run_id == run.id for flight in self._flying.values()):
+                return None  # whoever watches it is ending it
+        run_dir = Path(run.run_dir)
+        result = self._runs.result(run_dir)
+        if result is None and not self._runs.revoke(run_dir):
+            self._runs.stop(RunHandle(run_dir, None), "the task has ended")
+        return result or self._runs.result(run_dir)
 
     def stop_task(self, task_id: TaskId, reason: str) -> bool:
         """Ask for the end of whatever runs for a task; its monitor sees it end. False where nothing runs here."""
@@ -194,12 +213,13 @@ class Launcher:
         )
 
     def _template(self, task: Task, settings: AgentConfig) -> str | None:
-        if settings.prompt is None or task.base_sha is None:
+        judged_by = task.config_sha or task.base_sha
+        if settings.prompt is None or judged_by is None:
             return None
-        data = self._places.of(task.repo).clone.read(task.base_sha, settings.prompt, MAX_PROMPT_BYTES)
+        data = self._places.of(task.repo).clone.read(judged_by, settings.prompt, MAX_PROMPT_BYTES)
         if data is None:
             raise ConfigError(
-                f"The prompt template {settings.prompt} is not in {task.repo} at {task.base_sha[:12]}.",
+                f"The prompt template {settings.prompt} is not in {task.repo} at {judged_by[:12]}.",
                 hint="Commit it to the default branch, or take `prompt` out of .orchestrator.toml.",
             )
         return data.decode("utf-8", "replace")

@@ -1,6 +1,7 @@
 """Tidies up after tasks that have ended: workspace, private homes of their runs, the pull request of a cancelled one.
 
-Never destroys work: the workspace is rescued first (refs/orch/rescue). Each task is tidied once; a failure is repeated.
+Never destroys work: the workspace is rescued first (refs/orch/rescue). Each task is tidied once,
+and not before its last run has ended; a failure is repeated, and holds up no other task.
 """
 
 from pathlib import Path
@@ -12,7 +13,10 @@ from orchestrator.db.database import Database
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import TaskId
+from orchestrator.domain.job import AgentRun
 from orchestrator.domain.stage import Stage
+from orchestrator.launcher import Launcher
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.places import Places
 from orchestrator.workspace.folders import remove_tree
 
@@ -26,10 +30,11 @@ class Cleaner:
 
     name = "cleaner"
 
-    def __init__(self, database: Database, places: Places, *, interval_s: float) -> None:
+    def __init__(self, database: Database, places: Places, launcher: Launcher, *, interval_s: float) -> None:
         self.interval_s = interval_s
         self._database = database
         self._places = places
+        self._launcher = launcher
 
     def run_once(self) -> dict[str, int]:
         """Tidy up after a page of ended tasks."""
@@ -37,11 +42,15 @@ class Cleaner:
             ended = tasks.untidied(tx)
         return {"tidied": sum(self._tidy(task_id) for task_id in ended)}
 
+    @never_raises(False, log)
     def _tidy(self, task_id: TaskId) -> bool:
+        """One task that cannot be tidied up does not keep the others from it (law 9)."""
         with self._database.read() as tx:
             task = tasks.get(tx, task_id)
             runs = jobs.runs_of_task(tx, task_id)
         try:
+            if not all(self._over(run) for _, run in runs):
+                return False
             place = self._places.of(task.repo)
             removed = place.workspaces.remove(task.work_item)
             for _, run in runs:
@@ -56,6 +65,17 @@ class Cleaner:
             if removed.stray:
                 data = {"rescued": [stray.ref for stray in removed.stray]}
                 events.append(tx, EventType.NOTE, "cleaner", task=task, data=data)
+        return True
+
+    def _over(self, run: AgentRun) -> bool:
+        """Whether a run has ended; one that nobody watches any more is ended and its row closed."""
+        if run.outcome is not None:
+            return True
+        result = self._launcher.settle(run)
+        if result is None:
+            return False
+        with self._database.write() as tx:
+            jobs.finish_run(tx, run.id, result)
         return True
 
 

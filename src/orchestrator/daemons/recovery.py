@@ -1,5 +1,5 @@
-"""Recovery at start is no special path (DESIGN §6): jobs are given back, adopted or finalised, and every open task is
-looked at through the ordinary door, where unsettled effects come first."""
+"""Recovery at start is no special path (DESIGN §6): checks and builds of an earlier life are ended, jobs are given back
+or adopted, and every open task is looked at through the ordinary door, where unsettled effects come first."""
 
 from dataclasses import replace
 
@@ -9,13 +9,13 @@ from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import events, jobs, leases, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import OrchestratorError, OutsideError
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.job import Job, JobStatus
 from orchestrator.domain.lease import Actor
-from orchestrator.launcher import Flight, Launcher
-from orchestrator.monitor import Monitor
+from orchestrator.launcher import Launcher
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.places import Folders
 from orchestrator.runtime.supervisor import sweep
@@ -24,6 +24,7 @@ from orchestrator.workspace.folders import remove_tree
 log = structlog.get_logger(__name__)
 
 PAGE = 500
+FAILED = "failed"
 
 
 class Recovery:
@@ -33,7 +34,6 @@ class Recovery:
         self,
         database: Database,
         launcher: Launcher,
-        monitor: Monitor,
         worker: QueueWorker,
         driver: TaskDriver,
         folders: Folders,
@@ -44,7 +44,6 @@ class Recovery:
     ) -> None:
         self._database = database
         self._launcher = launcher
-        self._monitor = monitor
         self._worker = worker
         self._driver = driver
         self._folders = folders
@@ -68,17 +67,15 @@ class Recovery:
         return len(found)
 
     def recover_on_startup(self) -> dict[str, int]:
-        """Adopt live runs, finalise ended ones, give back dead ones; then have every open task looked at (FR-4)."""
-        counts = {"adopted": 0, "finalised": 0, "requeued": 0, "unclear": 0, "looked_at": 0}
+        """Adopt runs, be they over, give back jobs that have none; then have every open task looked at (FR-4)."""
+        counts = {"adopted": 0, "lost": 0, "requeued": 0, "failed": 0, "looked_at": 0}
         with self._database.read() as tx:
             left = jobs.running_of_others(tx, self._boot_id)
         for job in left:
-            try:
-                counts[self._recover(job)] += 1
-            except (
-                OrchestratorError
-            ) as error:  # one broken task does not keep the others from starting (law 9)
-                log.error("job not recovered", job=job.id, reason=str(error))
+            outcome = self._recover(job)
+            counts[outcome] += 1
+            if outcome == FAILED:
+                log.error("job not recovered; the reaper looks at it again", job=job.id, task=job.task_id)
         counts["looked_at"] = self._look_at_open_tasks()
         self._forget_dead_processes()
         return counts
@@ -97,24 +94,21 @@ class Recovery:
             except OutsideError as error:  # only room is lost: no later checkout has its name
                 log.warning("checkout of an earlier life not removed", reason=str(error))
 
+    @never_raises(FAILED, log)
     def _recover(self, job: Job) -> str:
+        """One broken task, run folder or repository does not keep the others from starting (law 9)."""
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
-        found = self._launcher.adopt(job, run) if run is not None else None
         if run is None:
             return self._give_back(job)
-        if found is None:
-            return "unclear"  # it may live: the reaper ends the job once its run has provably ended
+        ours = replace(job, claimed_by=self._boot_id)
+        flight = self._launcher.adopt(ours, run)
         with self._database.write() as tx:
             if not jobs.adopt(tx, job, self._boot_id):
-                return "finalised"
-        ours = replace(job, claimed_by=self._boot_id)
-        if isinstance(found, Flight):
-            self._telemetry.count(Metric.RUNS_ADOPTED)
-            self._worker.resume(ours, found)
-            return "adopted"
-        self._monitor.conclude(ours, run.id, found, owner=Actor.RECOVERY)
-        return "finalised"
+                return "lost"
+        self._telemetry.count(Metric.RUNS_ADOPTED)
+        self._worker.resume(ours, flight)
+        return "adopted"
 
     def _give_back(self, job: Job) -> str:
         with self._database.write() as tx:

@@ -1,19 +1,26 @@
 """Stopped, or killed by SIGKILL, anywhere: the next life ends the task, every effect took place once (cases 11, 16)."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from orchestrator.agents.run_folder import RunFolder
+from orchestrator.daemons import queue_worker
 from orchestrator.db import jobs
 from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.event import EventType
 from orchestrator.domain.job import JobStatus, RunOutcome
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
+from orchestrator.runtime.process import ProcessIdentity
 from tests.fixtures_pipeline import Build, Pipeline, gone
 from tests.waiting import wait_until
 
@@ -201,14 +208,13 @@ def test_agent_of_which_nothing_can_be_proved_is_waited_for(pipeline: Build) -> 
     record.write_text(json.dumps(told))
     line.start()
     line.app.reaper.run_once()
+    assert len(line.app.launcher.flying()) == 1
     with line.app.database.read() as tx:
         job = jobs.active_of_task(tx, line.task(item).id)
     assert job is not None
     assert (job.status, job.attempts) == (JobStatus.RUNNING, 1)
-    assert job.claimed_by != line.app.boot_id
+    assert job.claimed_by == line.app.boot_id
     (line.root / "go").touch()
-    wait_until(lambda: (record.parent / "exit.json").exists())
-    wait_until(lambda: line.app.reaper.run_once()["dead_owner"] == 1)
     _each_once(line, item)
     assert line.roles(item) == ROLES
 
@@ -216,6 +222,23 @@ def test_agent_of_which_nothing_can_be_proved_is_waited_for(pipeline: Build) -> 
 def _parent(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rsplit(")", 1)[1].split()[1]
+
+
+def test_start_that_fails_leaves_no_open_run(pipeline: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = pipeline()
+
+    def full(folder: RunFolder, identity: ProcessIdentity) -> None:
+        os.kill(identity.pid, signal.SIGSTOP)
+        monkeypatch.undo()
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path))
+
+    monkeypatch.setattr(RunFolder, "write_spawned", full)
+    monkeypatch.setattr(queue_worker, "OUTSIDE_PAUSE_S", 0.1)
+    line.start()
+    item = line.add()
+    wait_until(lambda: line.story(item).runs and line.story(item).runs[0][1].outcome)
+    assert line.story(item).runs[0][1].outcome is RunOutcome.NOT_STARTED
+    assert line.agents(item) == []
 
 
 def test_killed_while_checks_run(pipeline: Build) -> None:
@@ -230,6 +253,48 @@ def test_killed_while_checks_run(pipeline: Build) -> None:
     line.start()
     _each_once(line, item)
     assert line.roles(item) == ROLES
+
+
+def test_checks_that_outlive_their_service_are_ended_before_they_are_repeated(pipeline: Build) -> None:
+    line, other = pipeline(), pipeline()
+    items = []
+    for each in (line, other):
+        items.append(_filed(each))
+        each.checks(until=str(each.root / "never"))
+    orphans = []
+    for each in (line, other):
+        child = each.child("never")
+        orphans.append(wait_until(lambda each=each: each.journal("checks"), 40)[0])
+        child.kill()
+        child.wait()
+        each.checks()
+    line.start()
+    assert gone(orphans[0]["pid"])
+    assert not gone(orphans[1]["pid"]), "the checks of another installation were ended"
+    line.done(items[0])
+    assert len(line.journal("checks")) == 3
+    assert list((line.home / "checkouts").iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_ended_during_a_build(pipeline: Build, how: signal.Signals) -> None:
+    """The build that goes on without its service is ended, and a new one is made beside its leavings."""
+    line = pipeline(coverage=True, image=True, staging=True, production=True)
+    item = _filed(line)
+    (line.root / "hold-builds").touch()
+    child = line.child("never")
+    [orphan] = wait_until(lambda: line.journal("builds"), 40)
+    child.send_signal(how)
+    child.wait(40)
+    assert not gone(orphan["pid"])
+    left = next((line.home / "checkouts").iterdir())
+    (line.root / "hold-builds").unlink() if how is signal.SIGTERM else None
+    line.start()
+    assert gone(orphan["pid"])
+    (line.root / "hold-builds").unlink(missing_ok=True)
+    _each_once(line, item)
+    assert not left.exists()
+    assert len(line.journal("builds")) == 2
 
 
 def test_killed_between_the_undo_and_its_settling_undoes_once(pipeline: Build) -> None:
@@ -247,6 +312,54 @@ def test_killed_between_the_undo_and_its_settling_undoes_once(pipeline: Build) -
     assert [start["undo"] for start in line.deployed("production")] == [False, False, True]
     assert line.task(item).stage is Stage.DEPLOY
     assert line.frozen()
+
+
+def test_one_repository_that_is_gone_keeps_no_service_from_starting(pipeline: Build) -> None:
+    """A run of it ended meanwhile; the others' tasks are worked on, its own go on once it is back."""
+    line = pipeline().start()
+    line.agent({"role": "developer", "title": "Waiting", "until": str(line.root / "go")})
+    line.app.register_repository(line.person.folder, name="lost", prefix="L")
+    item = line.add("Waiting", repo="lost")
+    ended = line.add("Cancelled", repo="lost")
+    run = line.started(item, "developer")
+    line.app.operations.cancel(ended, person="Ann")
+    line.stage(ended, Stage.CANCELLED)
+    line.stop()
+    (line.root / "go").touch()
+    wait_until(lambda: gone(run["pid"]))
+    forges = line.home / "forges"
+    (forges / "lost.git").rename(forges / "elsewhere.git")
+    line.start()
+    line.done(line.add("Other"))
+    assert line.app.cleaner.run_once()["tidied"] <= 1  # and raises nothing
+    with pytest.raises(AuthorityUnreachable, match=r"lost cannot be opened.*lost\.git"):
+        line.app.places.of("lost")
+    line.stop()
+    (forges / "elsewhere.git").rename(forges / "lost.git")
+    line.start()
+    line.done(item)
+    assert len([r for r in line.agents(item) if r["role"] == "developer"]) == 1
+
+
+def test_one_run_folder_that_is_broken_keeps_no_service_from_starting(pipeline: Build) -> None:
+    line = pipeline().start()
+    line.agent({"role": "developer", "title": "Broken", "until": str(line.root / "never")})
+    item = line.add("Broken")
+    run = line.started(item, "developer")
+    line.stop()
+    supervisor = int(_parent(run["pid"]))
+    for pid in (supervisor, run["pid"]):
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: gone(pid))
+    line.open()
+    folder = Path(line.story(item).runs[-1][1].run_dir)
+    line.stop()
+    shutil.rmtree(folder)
+    folder.write_text("mine")
+    line.start()
+    line.done(line.add("Other"))
+    line.app.operations.cancel(item, person="Ann")
+    line.stage(item, Stage.CANCELLED)
 
 
 def test_killed_twice_in_a_row(pipeline: Build) -> None:

@@ -312,7 +312,7 @@ class App:
     @cached_property
     def housekeeper(self) -> Housekeeper:
         """Keeps git fast."""
-        return Housekeeper(self.database, self.places, self.git, self.clock)
+        return Housekeeper(self.database, self.places, self.folders, self.git, self.clock)
 
     @cached_property
     def heartbeat(self) -> Heartbeat:

@@ -8,7 +8,7 @@ from orchestrator.daemons.housekeeper import FIRST_AFTER_S, Housekeeper
 from orchestrator.db import repositories
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.ids import RepoName
-from orchestrator.places import Place
+from orchestrator.places import Folders, Place
 from orchestrator.runtime import git_repack
 from orchestrator.runtime.git_repack import clutter
 from tests.fixtures_db import REPO, Store
@@ -47,13 +47,13 @@ def test_clone_and_forge_are_repacked_but_not_at_the_start(
     store: Store, house: House, places: OneHouse
 ) -> None:
     before = clutter(house.forge.path)
-    keeper = Housekeeper(store.database, places, house.git, store.clock)
-    assert keeper.run_once() == {"repacked": 0, "failed": 0}
+    keeper = Housekeeper(store.database, places, Folders(house.root), house.git, store.clock)
+    assert keeper.run_once() == {"repacked": 0, "pruned": 0, "failed": 0}
     assert clutter(house.forge.path) == before
     store.clock.advance(FIRST_AFTER_S)
-    assert keeper.run_once() == {"repacked": 2, "failed": 0}
+    assert keeper.run_once() == {"repacked": 2, "pruned": 0, "failed": 0}
     assert max(clutter(house.forge.path).packs, clutter(house.clone.path).packs) <= 2
-    assert keeper.run_once() == {"repacked": 0, "failed": 0}
+    assert keeper.run_once() == {"repacked": 0, "pruned": 0, "failed": 0}
 
 
 def test_a_repository_that_fails_does_not_keep_the_others_from_their_turn(
@@ -61,7 +61,7 @@ def test_a_repository_that_fails_does_not_keep_the_others_from_their_turn(
 ) -> None:
     with store.database.write() as tx:
         repositories.add(tx, repositories.Repository(RepoName("absent"), "local", "/nowhere", "ABS"))
-    keeper = Housekeeper(store.database, places, house.git, store.clock)
+    keeper = Housekeeper(store.database, places, Folders(house.root), house.git, store.clock)
     store.clock.advance(FIRST_AFTER_S)
-    assert keeper.run_once() == {"repacked": 2, "failed": 1}
+    assert keeper.run_once() == {"repacked": 2, "pruned": 0, "failed": 1}
     assert sorted(places.asked) == ["absent", REPO]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from orchestrator.db import effects, events, evidence, jobs, leases, mail, repositories, slots, tasks
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.effect import EffectName, Intent
+from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import OperatorError, RequestRefused
 from orchestrator.domain.event import Event, EventType
 from orchestrator.domain.ids import RepoName, TaskId
@@ -160,14 +160,12 @@ class Operations:
         """
         with self._database.write() as tx:
             known = repositories.get(tx, repo)
-            freeze = slots.frozen(tx, known.name)
-            if freeze is not None and freeze.task_id is not None:
-                undo = [e for e in effects.unsettled(tx, freeze.task_id) if e.name is EffectName.DEPLOY_UNDO]
-                if undo:
-                    raise RequestRefused(
-                        f"The undo of {freeze.work_item} is not settled yet; the freeze stays.",
-                        hint=f"`orch why {freeze.work_item}` says what it waits for.",
-                    )
+            undoing = effects.undo_under_way(tx, known.name)
+            if undoing is not None:
+                raise RequestRefused(
+                    f"The undo of {undoing} is not settled yet; the freeze stays.",
+                    hint=f"`orch why {undoing}` says what it waits for.",
+                )
             lifted = slots.unfreeze(tx, known.name)
             if lifted:
                 data = {"repo": repo, "person": person, "reason": reason}

@@ -7,7 +7,7 @@ from orchestrator.db import leases
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError, LostRace
-from orchestrator.domain.ids import EffectId, TaskId
+from orchestrator.domain.ids import EffectId, RepoName, TaskId, WorkItem
 from orchestrator.domain.lease import Lease
 
 
@@ -108,6 +108,12 @@ def applied(tx: Tx, task_id: TaskId, name: EffectName) -> Intent | None:
     """The newest applied effect of a kind."""
     row = tx.one("effects.applied", task_id=task_id, name=name)
     return _intent(row) if row else None
+
+
+def undo_under_way(tx: Tx, repo: RepoName) -> WorkItem | None:
+    """The task whose deploy is being undone in a repository: until that is settled its freeze stays."""
+    row = tx.one("effects.unsettled_undo", repo=repo)
+    return WorkItem(row["work_item"]) if row else None
 
 
 def merged_since(tx: Tx, task_id: TaskId) -> bool:

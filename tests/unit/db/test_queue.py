@@ -266,7 +266,7 @@ def test_a_run_is_stored_once_and_summed_up(store: Store) -> None:
 
 
 def test_what_an_earlier_claim_still_says_counts_for_nothing(store: Store) -> None:
-    """The same process may claim a job anew (after a free requeue even with the same attempt): only that claim counts."""
+    """A process may claim a job anew, after a free requeue even as the same attempt: only that claim counts."""
     enqueue(store)
     first = claimed(store)
     with store.database.write() as tx:

@@ -45,6 +45,10 @@ WHERE effects.name IN ('deploy_init', 'deploy_undo') AND state IN ('intended', '
 SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
   AND json_extract(evidence, '$.environment') = :environment ORDER BY sequence DESC LIMIT 1;
 
+-- name: unsettled_undo
+SELECT tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
+WHERE tasks.repo = :repo AND name = 'deploy_undo' AND state IN ('intended', 'revoking', 'in_doubt') LIMIT 1;
+
 -- name: later_merge
 SELECT later.id FROM effects AS later JOIN tasks ON tasks.id = later.task_id
 WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND later.name = 'merge_pr' AND later.state = 'applied'

@@ -43,6 +43,11 @@ def add_board(api: FastAPI, operations: Operations, *, clock: Clock) -> None:
         )
         return _page("board.html", board=view, refresh=REFRESH_S)
 
+    @api.get("/board", include_in_schema=False)
+    def short_address() -> Response:
+        """The address that people guess from those of the tasks' pages."""
+        return RedirectResponse("/")
+
     @api.get("/board/{work_item}", include_in_schema=False)
     def task_page(work_item: str, after: int = 0) -> Response:
         """A task's story, a page of events at a time."""

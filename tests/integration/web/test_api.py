@@ -44,6 +44,14 @@ class TestHealth:
             assert api.get("/readyz").status_code == 200
 
 
+class TestBoardAddress:
+    def test_the_board_without_a_task_is_the_first_page(self, api: httpx.Client) -> None:
+        for address in ("/board", "/board/"):
+            answer = api.get(address, follow_redirects=True)
+            assert (answer.status_code, answer.url.path) == (200, "/")
+            assert answer.headers["content-type"].startswith("text/html")
+
+
 class TestReading:
     def test_pages_tasks_newest_first(self, api: httpx.Client, desk: Desk) -> None:
         for number in range(5):

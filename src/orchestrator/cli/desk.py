@@ -14,7 +14,7 @@ from typing import Protocol
 
 from orchestrator.cli.owner import owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
-from orchestrator.domain.errors import NotFound, RequestRefused, StateInUse
+from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
 from orchestrator.domain.task import Ticket
 from orchestrator.operations import Receipt
 from orchestrator.runtime.clock import SystemClock
@@ -205,10 +205,11 @@ def reading(*, live: bool = False) -> Iterator[Desk]:
     """The desk for a command that only looks. ``live`` asks a running owner, for what is in its memory alone.
 
     :raises NotFound: there is no state yet.
+    :raises OutsideError: it lies in a folder in which not even SQLite may write.
     """
     settings = settings_for_command()
-    owner = owner_of(settings.home, SystemProcesses()) if live else None
-    if owner is not None:
+    owner = owner_of(settings.home, SystemProcesses())
+    if owner is not None and live:
         from orchestrator.cli.remote import RemoteDesk
 
         yield RemoteDesk(owner)
@@ -218,5 +219,16 @@ def reading(*, live: bool = False) -> Iterator[Desk]:
             f"There is nothing in {settings.home} yet.",
             hint="`orch init` in a repository makes a beginning; `orch demo` shows one.",
         )
-    with open_readonly(settings, os.environ) as app:
-        yield LocalDesk(app)
+    with ExitStack() as stack:
+        try:
+            app = stack.enter_context(open_readonly(settings, os.environ))
+            app.operations.repositories()  # opening alone does not show whether it can be read
+        except DatabaseError as error:
+            if os.access(settings.home, os.W_OK | os.X_OK):
+                raise
+            raise OutsideError(
+                f"The state in {settings.home} cannot be read, for its folder is write-protected.",
+                hint="SQLite keeps a file beside its database even to read it. Make the folder writable, or copy it "
+                "and name the copy in ORCH_HOME.",
+            ) from error
+        yield LocalDesk(app, served=owner is not None)

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "init": Lazy("init", "Make a repository ready: write .orchestrator.toml, register it."),
     "run": Lazy("run", "File a ticket and watch it until it is done or needs you."),
     "serve": Lazy("serve", "Run the service: work, API and board."),
+    "watch": Lazy("watch", "Watch a task until it is done or needs you."),
     "task": Lazy("task", "File, look at and decide about tasks."),
     "queue": Lazy("queue", "What runs, waits and holds."),
     "why": Lazy("why", "Why a task stands where it stands, in one line."),
@@ -95,7 +96,7 @@ def run(args: Sequence[str]) -> int:
     """Run one command line; its exit code."""
     sys.excepthook = _unexpected
     try:
-        result = orch.main(args=list(args), prog_name="orch", standalone_mode=False)
+        result = orch.main(args=list(args) or ["--help"], prog_name="orch", standalone_mode=False)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.UsageError as error:

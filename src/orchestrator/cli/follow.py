@@ -44,17 +44,20 @@ class Rest:
 def follow(desk: Desk, work_item: str, *, clock: Clock, tell: Tell, stop: threading.Event) -> Rest:
     """Tell every event of a task as it happens, until it rests or ``stop`` is set."""
     began, after = clock.boottime(), 0
+    owed = False
     while True:
         page = desk.events(work_item, after)
         for row in cast(list[Plain], page["events"]):
-            line = line_of(work_item, event_of(row))
+            event = event_of(row)
+            owed = _owed(event, owed)
+            line = line_of(work_item, event)
             if line is not None:
                 tell(f"[{clock.boottime() - began:6.1f} s] {line}")
         after = cast(int, page["next_after"])
         if not page["events"]:
             story = desk.story(work_item)
             rest = Rest(story, _code(cast(Mapping[str, object], story["task"])))
-            if rest.code is not None or stop.is_set():
+            if (rest.code is not None and not (owed and rest.task["hold"])) or stop.is_set():
                 return rest
         if not stop.is_set():
             clock.wait(stop, POLL_S)
@@ -75,6 +78,15 @@ def event_of(row: Mapping[str, object]) -> Event:
         data=cast(Mapping[str, object], row["data"]),
         at=str(row["at"]),
     )
+
+
+def _owed(event: Event, before: bool) -> bool:
+    """Whether a person has decided and the engine has still to act on it: then the task does not rest."""
+    if event.type in (EventType.SIGNAL_RECEIVED, EventType.SIGNAL_APPLIED):
+        return True  # the move that it asks for comes with its application or after it
+    if event.type in (EventType.SIGNAL_REFUSED, EventType.HELD, EventType.STAGE_CHANGED):
+        return False
+    return before
 
 
 def _code(task: Mapping[str, object]) -> int | None:

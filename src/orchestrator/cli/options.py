@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, TypeVar
 
@@ -12,12 +13,24 @@ from orchestrator.domain.task import Ticket
 
 FILE_LIMIT = 1024 * 1024  # bytes of a text that are read; the desk says what it takes
 
+_WORK_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9]*-[0-9]+")
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def json_option(command: _F) -> _F:
     """``--json``: one JSON document on standard output."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+def work_item_argument(command: _F) -> _F:
+    """``TASK``: a task's number. Prefixes are capital letters, so it may be typed in small ones."""
+    return click.argument("work_item", metavar="TASK", callback=_work_item)(command)
+
+
+def as_work_item(text: str) -> str:
+    """A task's number as it is written; what looks like none stays as it is."""
+    return text.upper() if _WORK_ITEM.fullmatch(text) else text
 
 
 def person_option(command: _F) -> _F:
@@ -47,6 +60,10 @@ def plain_text(value: str | None, what: str) -> str:
     except UnicodeEncodeError as error:
         raise click.BadParameter(f"The {what} is no UTF-8 text.") from error
     return text
+
+
+def _work_item(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    return as_work_item(value)
 
 
 def ticket_from(

@@ -5,11 +5,15 @@ from typing import cast
 
 import click
 
-from orchestrator.cli.desk import reading
+from orchestrator.cli.desk import Desk, reading
+from orchestrator.cli.idle import NO_SERVICE, waits_for_work
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import age, say, say_json, table
+from orchestrator.operations import NEWEST
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.web.views import Plain
+
+LOOKED_AT = 500  # open tasks among which one that waits for work is looked for
 
 
 @click.command("queue")
@@ -18,6 +22,7 @@ def command(as_json: bool) -> int:
     """What runs, waits and holds."""
     with reading(live=True) as desk:
         queue = desk.queue()
+        idle = not desk.served and any(map(waits_for_work, _open_tasks(desk)))
     if as_json:
         say_json(queue)
         return 0
@@ -30,7 +35,14 @@ def command(as_json: bool) -> int:
     _block("Slots", slots, ("slot", "task", "since"), clock)
     _block("Frozen", gate["frozen"], ("repo", "task", "since", "reason"), clock)
     _block("Effects not settled", queue["effects"], ("task_id", "effect", "state", "since"), clock)
+    if idle:
+        say(NO_SERVICE)
     return 0
+
+
+def _open_tasks(desk: Desk) -> list[Plain]:
+    page = desk.tasks(open_only=True, before=NEWEST, after=0, limit=LOOKED_AT)
+    return cast(list[Plain], page["tasks"])
 
 
 def _block(name: str, rows: object, columns: tuple[str, ...], clock: Clock) -> None:

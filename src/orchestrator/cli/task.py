@@ -8,7 +8,15 @@ import click
 
 from orchestrator.cli.desk import Desk, acting, reading
 from orchestrator.cli.follow import event_of
-from orchestrator.cli.options import json_option, person_option, person_or_user, plain_text, ticket_from
+from orchestrator.cli.options import (
+    as_work_item,
+    json_option,
+    person_option,
+    person_or_user,
+    plain_text,
+    ticket_from,
+    work_item_argument,
+)
 from orchestrator.cli.resolve import known_repository
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.dashboard.views import sentence
@@ -56,7 +64,7 @@ def add(
         body,
         body_file,
         labels,
-        depends_on=tuple(WorkItem(plain_text(item, "task")) for item in depends_on),
+        depends_on=tuple(WorkItem(as_work_item(plain_text(item, "task"))) for item in depends_on),
         external_id=plain_text(external_id, "id") or None,
     )
     with acting("task add") as desk:
@@ -101,7 +109,7 @@ def list_(everything: bool, limit: int, before: int, after: int, as_json: bool) 
 
 
 @command.command("show")
-@click.argument("work_item", metavar="TASK")
+@work_item_argument
 @click.option("--events", "with_events", is_flag=True, help="The whole story, event by event.")
 @click.option("--documents", "with_documents", is_flag=True, help="The documents kept with the task.")
 @json_option
@@ -133,7 +141,7 @@ def show(work_item: str, with_events: bool, with_documents: bool, as_json: bool)
 
 def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
     @command.command(name, help=text)
-    @click.argument("work_item", metavar="TASK")
+    @work_item_argument
     @click.option("--reason", required=reason_required, help="Why; kept with the task.")
     @click.option(
         "--sha",

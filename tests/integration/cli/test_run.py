@@ -153,7 +153,7 @@ class TestInterrupted:
         assert said.code == 130, said.err
         assert "Traceback" not in said.err
         assert "an agent at work keeps running" in said.err
-        assert "orch serve" in said.out
+        assert "orch watch SHOP-1" in said.out and "orch serve" in said.out
         assert _supervisors(orch), "the agent was ended with its watcher"
         with orch.serving() as service:
             assert orch("task", "cancel", "SHOP-1", "--json").data["outcome"] == "applied"

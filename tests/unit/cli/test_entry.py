@@ -68,6 +68,12 @@ def test_the_reference_page_is_current() -> None:
     )
 
 
+def test_nothing_at_all_shows_the_help(here: Here) -> None:
+    said = here()
+    assert (said.code, said.err) == (0, "")
+    assert "orch demo" in said.out
+
+
 class TestErrors:
     def test_an_unknown_command_is_guessed(self, here: Here) -> None:
         said = here("tsk")

@@ -92,6 +92,11 @@ def look_at(git: Git, folder: Path) -> Checkout:
     return Checkout(place, branch, tip, len(changed))
 
 
+def inside_repository(git: Git, folder: Path) -> bool:
+    """Whether a folder lies in a git repository, be it without a commit or a branch."""
+    return git.run(["rev-parse", "--git-dir"], cwd=folder, check=False).returncode == 0
+
+
 def write_config(checkout: Checkout, name: str) -> Suggestion | None:
     """Write a commented ``.orchestrator.toml``; what it guessed, None where nothing was recognised.
 

@@ -10,7 +10,7 @@ from orchestrator.cli.desk import acting
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.cli.try_checks import Tried, try_checks
-from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.errors import ConfigError, RequestRefused
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Processes, SystemProcesses
 
@@ -39,7 +39,9 @@ def command(path: Path, name: str | None, prefix: str | None, check: bool, as_js
         known = [look.Registered.of(row) for row in desk.repositories()]
         at = look.find_registered(git, found, known)
         new = at is None
-        if at is None:
+        if at is not None:
+            _same(at, name, prefix)
+        else:
             at = look.register(desk, git, found, name, prefix)
     wrote = config is None
     did = _configured(found, at) if wrote else [f"{look.CONFIG_FILE} is there and in order."]
@@ -73,6 +75,18 @@ def command(path: Path, name: str | None, prefix: str | None, check: bool, as_js
             did += [tried.said, *([tried.tail] if tried.tail else [])]
         say("\n".join([*did, "", "Next:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1))]))
     return 0
+
+
+def _same(at: look.Registered, name: str | None, prefix: str | None) -> None:
+    """A registered repository keeps its name and prefix: its tasks and its forge bear them.
+
+    :raises RequestRefused: it is asked to be called otherwise.
+    """
+    if name not in (None, at.name) or (prefix is not None and prefix.upper() != at.prefix):
+        raise RequestRefused(
+            f"This repository is registered as {at.name} with the prefix {at.prefix} already; nothing was changed.",
+            hint="Its tasks and its forge bear them: leave out --name and --prefix.",
+        )
 
 
 def _configured(found: look.Checkout, at: look.Registered) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.cli import checkout as look
 from orchestrator.cli.desk import Desk
-from orchestrator.domain.errors import ConfigError, NotFound
+from orchestrator.domain.errors import ConfigError, NotFound, OperatorError
 from orchestrator.domain.spelling import did_you_mean
 from orchestrator.runtime.git import Git
 
@@ -13,6 +13,7 @@ def known_repository(desk: Desk, git: Git, wanted: str | None) -> look.Registere
     """A registered repository.
 
     :raises NotFound: there is none that fits.
+    :raises ConfigError: none is named, and the folder we stand in is no repository that could be meant.
     """
     known = [look.Registered.of(row) for row in desk.repositories()]
     if wanted is not None:
@@ -29,14 +30,27 @@ def known_repository(desk: Desk, git: Git, wanted: str | None) -> look.Registere
             hint="Registered: "
             + (", ".join(one.name for one in known) or "none; `orch init` registers one."),
         )
-    if len(known) == 1:
+    if not known:
+        raise NotFound("No repository is registered yet.", hint="Go into one and run `orch init`.")
+    if len(known) == 1 and not look.inside_repository(git, Path.cwd()):
         return known[0]
-    raise NotFound(
-        "Which repository?" if known else "No repository is registered yet.",
-        hint="Name it with --repo: " + ", ".join(one.name for one in known)
-        if known
-        else "Go into one and run `orch init`.",
+    raise _not_here(git, known)
+
+
+def _not_here(git: Git, known: list[look.Registered]) -> OperatorError:
+    """Why the folder we stand in is none that is registered."""
+    try:
+        here = look.look_at(git, Path.cwd())
+    except ConfigError as error:
+        hint = f"{error.hint} Then `orch init` registers it. {_others(known)}"
+        return ConfigError(f"{error.message} So it is not one that is registered.", hint=hint)
+    return NotFound(
+        f"{here.top} is not registered.", hint=f"`orch init` in it registers it. {_others(known)}"
     )
+
+
+def _others(known: list[look.Registered]) -> str:
+    return "Or name a registered one with --repo: " + ", ".join(one.name for one in known) + "."
 
 
 def repository_to_run(desk: Desk, git: Git, wanted: str | None) -> tuple[look.Registered, list[str]]:

@@ -1,6 +1,8 @@
 """Commands on a state that nobody else owns."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from orchestrator.domain.task import Hold
 from tests.fixtures_desk import Desk, desk_at
 from tests.fixtures_git import Hand
 from tests.fixtures_orch import CONFIG, Here, Orch
+
+ORCH = (sys.executable, "-m", "orchestrator")
 
 
 @pytest.fixture
@@ -77,6 +81,28 @@ class TestFiling:
         assert said.code == 2
         assert "--repo" in said.err
 
+    def test_a_folder_that_is_not_registered_says_why(self, shop: Here, orch: Orch) -> None:
+        """Another repository being registered, even as the only one, is not what a person here means."""
+        other = orch.checkout("other", files={"x": "x"})
+        said = shop("task", "add", "x", cwd=other.folder)
+        assert said.code == 2 and "other is not registered" in said.err and "orch init" in said.err
+        other.git("switch", "-q", "--detach")
+        unborn = orch.folder / "unborn"
+        unborn.mkdir()
+        Hand(unborn).git("init", "-q", "-b", "main")
+        for command in (("task", "add", "x"), ("run", "x")):
+            for place, why in ((other.folder, "no branch checked out"), (unborn, "no commit yet")):
+                said = shop(*command, cwd=place)
+                assert said.code == 2
+                assert why in said.err and "`orch init`" in said.err and "--repo: shop" in said.err
+        third = orch.checkout("third")
+        assert shop("init", cwd=third.folder).code == 0
+        for command in (("task", "add", "x"), ("run", "x")):
+            said = shop(*command, cwd=orch.folder)
+            assert said.code == 2
+            assert "no git repository" in said.err and "`orch init`" in said.err
+        assert shop("task", "list", "--json").data["tasks"] == []
+
     def test_a_ticket_reaches_no_shell_and_no_terminal(self, shop: Here, orch: Orch) -> None:
         canary = orch.folder / "canary"
         hostile = (
@@ -137,6 +163,28 @@ class TestLooking:
         said = shop(*command, task)
         assert said.code == 2
         assert "There is no task" in said.err and "orch task list" in said.err
+
+    def test_a_task_may_be_typed_in_small_letters(self, shop: Here) -> None:
+        shop("task", "add", "Add a basket")
+        assert shop("why", "shop-1").out.startswith("SHOP-1 ")
+        assert shop("task", "show", "shop-1").code == shop("task", "cancel", "Shop-1").code == 0
+        assert shop("task", "add", "Then", "--depends-on", "shop-1").code == 0
+
+    @pytest.mark.parametrize(
+        ("hold", "told"),
+        [(None, True), (Hold.BLOCKED, True), (Hold.ESCALATED, False), (Hold.PERSON, False)],
+        ids=str,
+    )
+    def test_a_task_that_waits_for_work_names_the_service(
+        self, shop: Here, orch: Orch, hold: Hold | None, told: bool
+    ) -> None:
+        shop("task", "add", "Add a basket")
+        if hold is not None:
+            desk = desk_at(orch.home)
+            desk.hold("SHOP-1", hold, "because")
+            desk.database.close()
+        for command in (("why", "SHOP-1"), ("queue",)):
+            assert ("No service is running" in shop(*command).out) is told
 
     def test_the_whole_story_is_told_however_long(self, shop: Here, orch: Orch) -> None:
         shop("task", "add", "Add a basket")
@@ -269,6 +317,23 @@ class TestState:
         said = here(*command, cwd=hand.folder)
         assert said.code == 3
         assert said.err.startswith("orch: ") and "Traceback" not in said.err
+
+    def test_a_write_protected_folder_is_named(self, shop: Here, orch: Orch) -> None:
+        orch.home.chmod(0o500)
+        try:
+            if os.getuid() == 0:  # whom modes do not stop: without the right to pass over them
+                done = subprocess.run(
+                    ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *ORCH, "task", "list"],
+                    env=orch.environ, capture_output=True, text=True, timeout=60, check=False,
+                )  # fmt: skip
+                code, err = done.returncode, done.stderr
+            else:
+                said = shop("task", "list")
+                code, err = said.code, said.err
+        finally:
+            orch.home.chmod(0o700)
+        assert code == 3, err
+        assert f"{orch.home} cannot be read" in err and "ORCH_HOME" in err
 
     def test_a_file_that_is_no_database_is_refused(self, here: Here, orch: Orch) -> None:
         orch.home.mkdir(mode=0o700)

@@ -9,6 +9,17 @@ from tests.fixtures_orch import CONFIG, Here, Orch
 
 
 class TestRefusals:
+    @pytest.mark.parametrize("option", [("--name", "other"), ("--prefix", "OTH")], ids=["name", "prefix"])
+    def test_a_registered_repository_keeps_its_name(
+        self, here: Here, orch: Orch, option: tuple[str, str]
+    ) -> None:
+        place = orch.checkout().folder
+        assert here("init", cwd=place).code == 0
+        said = here("init", *option, cwd=place)
+        assert said.code == 2
+        assert "registered as shop with the prefix SHOP already" in said.err
+        assert here("init", "--name", "shop", "--prefix", "shop", cwd=place).code == 0
+
     def test_no_folder(self, here: Here, tmp_path: Path) -> None:
         said = here("init", str(tmp_path / "nowhere"))
         assert said.code == 2

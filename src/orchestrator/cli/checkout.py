@@ -152,6 +152,30 @@ def lacks_commit(git: Git, at: Registered, folder: Path) -> str:
     return f"It is committed in {here.top} and not yet in the forge: `git push {REMOTE} {branch}`."
 
 
+def has_config(git: Git, at: Registered) -> bool:
+    """Whether the forge's default branch has a configuration.
+
+    :raises OutsideError: the forge is gone.
+    """
+    name = f"{HEADS}{default_branch(at)}:{CONFIG_FILE}"
+    return git.run(["cat-file", "-e", name], git_dir=at.location, check=False).returncode == 0
+
+
+def lacks_config(git: Git, at: Registered, folder: Path) -> str:
+    """What brings a configuration to a forge that has none; ``folder`` is where the person stands."""
+    push = f"`git push {REMOTE} {default_branch(at)}`"
+    committed = lacks_commit(git, at, folder)
+    if committed:
+        return committed
+    try:
+        here: Checkout | None = look_at(git, folder)
+    except ConfigError:
+        here = None
+    if here is None or find_registered(git, here, [at]) is None or not (here.top / CONFIG_FILE).is_file():
+        return f"In its checkout: `orch init` writes one. Read it, commit it, then {push}."
+    return f"It lies in {here.top} and is not committed: `git add {CONFIG_FILE} && git commit`, then {push}."
+
+
 def default_branch(at: Registered) -> str:
     """The forge's default branch.
 

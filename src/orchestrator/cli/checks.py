@@ -8,12 +8,21 @@ from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.agents.adapters import AGENTS
-from orchestrator.cli.checkout import Registered, config_on_main, lacks_commit
+from orchestrator.cli.checkout import (
+    CONFIG_FILE,
+    Registered,
+    config_on_main,
+    default_branch,
+    has_config,
+    lacks_commit,
+    lacks_config,
+)
 from orchestrator.cli.owner import holder_of, owner_of
+from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
-from orchestrator.repo_config.records import EnvironmentConfig, RepoConfig
+from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.process import Processes
 from orchestrator.wiring import open_readonly
@@ -54,10 +63,11 @@ def examine(
     yield _owner(settings, processes)
     found, configs = _repositories(settings, environ, git)
     yield from found
-    yield from _agents(configs, environ, processes)
-    for name, config in configs.items():
-        yield from _time_outs(name, config, settings.reaper_max_running_s)
-        yield from _delivery(name, config)
+    yield from _agents(configs, environ, git, processes)
+    for at, config in configs.items():
+        yield from _programs(git, at, config, environ)
+        yield from _time_outs(at.name, config, settings.reaper_max_running_s)
+        yield from _delivery(at.name, config)
 
 
 def _git(git: Git) -> Finding:
@@ -108,7 +118,7 @@ def _owner(settings: Settings, processes: Processes) -> Finding:
 
 def _repositories(
     settings: Settings, environ: Mapping[str, str], git: Git
-) -> tuple[list[Finding], dict[str, RepoConfig]]:
+) -> tuple[list[Finding], dict[Registered, RepoConfig]]:
     """Whether each repository's configuration can be used, and those that can."""
     if not settings.database_path.exists():
         hint = "`orch init` in a repository registers it."
@@ -120,41 +130,78 @@ def _repositories(
             ]
     except OrchestratorError as error:
         return [Finding(Level.FAILED, "database", error.message, error.hint)], {}
-    findings, configs = [Finding(Level.OK, "database", str(settings.database_path))], {}
+    findings = [Finding(Level.OK, "database", str(settings.database_path))]
+    configs: dict[Registered, RepoConfig] = {}
     for at in known:
-        try:
-            configs[str(at.name)] = config_on_main(git, at)
-        except OrchestratorError as error:
-            hint = lacks_commit(git, at, Path.cwd()) or error.hint
-            findings.append(Finding(Level.WARNING, at.name, error.message, hint))
-        else:
-            findings.append(Finding(Level.OK, at.name, "its configuration is in order"))
+        finding, config = _repository(git, at)
+        findings.append(finding)
+        if config is not None:
+            configs[at] = config
     return findings, configs
 
 
+def _repository(git: Git, at: Registered) -> tuple[Finding, RepoConfig | None]:
+    if not at.location.is_dir():
+        text = f"Its forge is gone: there is no folder {at.location}."
+        hint = "Was the state folder moved or cleaned up? Restore it from a backup."
+        return Finding(Level.FAILED, at.name, text, hint), None
+    try:
+        if not has_config(git, at):
+            text = (
+                f"There is no {CONFIG_FILE} on {default_branch(at)} of its forge: its tickets cannot start."
+            )
+            return Finding(Level.WARNING, at.name, text, lacks_config(git, at, Path.cwd())), None
+        config = config_on_main(git, at)
+    except OrchestratorError as error:
+        hint = lacks_commit(git, at, Path.cwd()) or error.hint
+        return Finding(Level.WARNING, at.name, error.message, hint), None
+    return Finding(Level.OK, at.name, "its configuration is in order"), config
+
+
 def _agents(
-    configs: Mapping[str, RepoConfig], environ: Mapping[str, str], processes: Processes
+    configs: Mapping[Registered, RepoConfig], environ: Mapping[str, str], git: Git, processes: Processes
 ) -> Iterator[Finding]:
     """Whether the programs that are configured are there; with no repository, whether any is."""
-    wanted = {
-        (agent.kind, agent.command): name
-        for name, config in configs.items()
-        for agent in (config.agent, *config.agents.values())
-    }
-    asked: dict[tuple[str, tuple[str, ...] | None], str] = wanted or {
-        ("claude", None): "",
-        ("codex", None): "",
-    }
-    for (kind, command), repo in asked.items():
-        about = f"agent {kind}" + (f" of {repo}" if repo else "")
-        version = AGENTS[kind].probe(processes, environ, command)
-        if version is not None:
-            yield Finding(Level.OK, about, version)
-        elif repo:
-            hint = "Install it, or name its path as `command` under [agent] in .orchestrator.toml."
-            yield Finding(Level.WARNING, about, "The program does not run here.", hint)
-        else:
-            yield Finding(Level.NOTE, about, "not found", "Only needed if a repository names it.")
+    if not configs:
+        for kind in ("claude", "codex"):
+            version = AGENTS[kind].probe(processes, environ, None)
+            if version is not None:
+                yield Finding(Level.OK, f"agent {kind}", version)
+            else:
+                text = "Only needed if a repository names it."
+                yield Finding(Level.NOTE, f"agent {kind}", "not found", text)
+    for at, config in configs.items():
+        named = {(agent.kind, agent.command): agent for agent in roles_of(config).values()}
+        for agent in named.values():
+            yield _agent(at, agent, environ, git, processes)
+
+
+def _agent(
+    at: Registered, agent: AgentConfig, environ: Mapping[str, str], git: Git, processes: Processes
+) -> Finding:
+    about, program = f"agent {agent.kind} of {at.name}", (agent.command or (agent.kind,))[0]
+    why = missing_agent(git, at, agent, environ)
+    if why:
+        hint = "Install it, or name its path as `command` under [agent] in .orchestrator.toml."
+        return Finding(Level.FAILED, about, f"{program}: {why}.", hint)
+    if agent.command and "/" in program and not program.startswith("/"):
+        return Finding(
+            Level.OK, about, f"{program} of the repository"
+        )  # it lies in no folder yet to be asked in
+    version = AGENTS[agent.kind].probe(processes, environ, agent.command)
+    if version is not None:
+        return Finding(Level.OK, about, version)
+    if agent.command:
+        hint = "Call it with --version by hand: it should say its version and end with 0."
+        return Finding(Level.WARNING, about, f"{program} does not say its version.", hint)
+    hint = "Install it, or name its path as `command` under [agent] in .orchestrator.toml."
+    return Finding(Level.FAILED, about, "The program does not run here.", hint)
+
+
+def _programs(git: Git, at: Registered, config: RepoConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Programs of checks, builds and deploys that cannot be started."""
+    for missing in missing_programs(git, at, config, environ):
+        yield Finding(Level.FAILED, f"{at.name} {missing.where}", missing.text, missing.hint)
 
 
 def _time_outs(name: str, config: RepoConfig, backstop_s: float) -> Iterator[Finding]:

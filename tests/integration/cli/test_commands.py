@@ -212,7 +212,7 @@ class TestLooking:
         Hand(place).commit("Break it")
         assert shop("init", cwd=place).code == 0
         found = {f["about"]: f for f in shop("doctor", "--json").data["findings"]}
-        assert found["agent claude of shop"]["level"] == "warning"
+        assert found["agent claude of shop"]["level"] == "failed"
         assert "not the tested one" in found["shop image"]["text"]
         assert "start-only" in found["shop staging"]["text"]
         assert found["git"]["level"] == "ok"
@@ -221,7 +221,7 @@ class TestLooking:
         place = orch.checkout(files={}).folder
         assert here("init", cwd=place).code == 0
         lacking = {f["about"]: f for f in here("doctor", "--json", cwd=place).data["findings"]}["shop"]
-        assert lacking["level"] == "warning" and "git push" not in lacking["hint"]
+        assert lacking["level"] == "warning" and "is not committed" in lacking["hint"]
         (place / ".orchestrator.toml").write_text(CONFIG, encoding="utf-8")
         Hand(place).commit("Say how to check it")
         found = {f["about"]: f for f in here("doctor", "--json", cwd=place).data["findings"]}

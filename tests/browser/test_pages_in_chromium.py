@@ -3,11 +3,13 @@
 Chromium's own command line renders and prints the page: nothing has to drive it.
 """
 
+import re
 import subprocess
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
+import httpx
 import pytest
 
 from orchestrator.domain.effect import EffectName
@@ -29,6 +31,13 @@ FLAGS = [
     "--hide-scrollbars",
     "--force-device-scale-factor=1",
 ]
+MEASURE = """<script>
+const columns = [...document.querySelectorAll(".column")], told = document.body.dataset;
+told.columns = columns.length;
+told.right = Math.ceil(Math.max(...columns.map(one => Math.max(one.getBoundingClientRect().right,
+    one.getBoundingClientRect().left + one.scrollWidth))));
+told.room = document.documentElement.clientWidth;
+</script>"""
 HOSTILE = [
     "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">",
     "\u202egnp.exe \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627 \u202d reversed",
@@ -142,6 +151,28 @@ class TestBoard:
         assert size_of(shot) == (width, 1000)
         assert len(shot.read_bytes()) > 10_000
 
+    @pytest.mark.parametrize("width", [1280, 1440, 800])
+    def test_cuts_no_column_off(self, desk: Desk, serve: Serve, tmp_path: Path, width: int) -> None:
+        """Every stage has a task. The page's policy allows no script, so a copy of it is measured."""
+        for number, stage in enumerate(Stage, 1):
+            desk.file(f"Ticket {number} with a title of an ordinary length")
+            desk.move(f"SHOP-{number}", stage)
+            if not stage.terminal:
+                desk.hold(f"SHOP-{number}", Hold.ESCALATED, "it has been sent back 3 times")
+        url = serve()
+        page = httpx.get(url + "/", trust_env=False).text
+        style = httpx.get(url + "/board.css", trust_env=False).text
+        copy = tmp_path / "copy.html"
+        copy.write_text(
+            re.sub("<link[^>]*>|<meta http-equiv[^>]*>", "", page) + f"<style>{style}</style>" + MEASURE,
+            encoding="utf-8",
+        )
+        dom = chromium(tmp_path / "profile", f"--window-size={width},900", "--dump-dom", copy.as_uri())
+        (found,) = re.findall(r'data-columns="(\d+)" data-right="(\d+)" data-room="(\d+)"', dom)
+        columns, right, room = map(int, found)
+        assert columns == len(Stage)
+        assert right <= room <= width
+
     def test_hostile_titles_stay_text(self, desk: Desk, serve: Serve, tmp_path: Path) -> None:
         for title in HOSTILE:
             desk.file(title, body=title, labels=(title[:100],))
@@ -167,6 +198,23 @@ class TestTaskPage:
             "runs ci",
         ):
             assert words in page.text
+
+    @pytest.mark.parametrize("frozen", [True, False])
+    def test_an_escalated_task_shows_what_can_be_done(
+        self, desk: Desk, serve: Serve, tmp_path: Path, frozen: bool
+    ) -> None:
+        fill(desk)
+        url = serve()
+        assert "orch task cancel SHOP-3" in visit(tmp_path / "profile", url + "/board/SHOP-3").text
+        desk.file("Ship it")
+        desk.move("SHOP-7", Stage.DEPLOY)
+        desk.hold("SHOP-7", Hold.ESCALATED, "production did not come back: " + "exit code 1; " * 100)
+        if frozen:
+            desk.freeze("SHOP-7", "production did not come back")
+        page = visit(tmp_path / "profile", url + "/board/SHOP-7")
+        assert "orch task retry SHOP-7" in page.text and "cancel" not in page.text
+        assert ("orch unfreeze shop" in page.text) is frozen
+        assert ("docs/how-to/frozen-repository.md" in page.text) is frozen
 
     def test_shows_effects(self, desk: Desk, serve: Serve, tmp_path: Path) -> None:
         fill(desk)

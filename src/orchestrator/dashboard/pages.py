@@ -54,10 +54,10 @@ def add_board(api: FastAPI, operations: Operations, *, clock: Clock) -> None:
         try:
             after = min(max(after, 0), 2**62)
             story = operations.story(work_item, events_after=after)
-            why = operations.why(work_item)
+            why, queue = operations.why(work_item), operations.queue()
         except NotFound as error:
             return _page("missing.html", HTTPStatus.NOT_FOUND, message=error.message)
-        view = views.task_page(story, why, clock.utc(), PAGE)
+        view = views.task_page(story, why, queue, clock.utc(), PAGE)
         last = story.events[-1].id if story.events else after
         return _page("task.html", task=view, last=last, first=after == 0)
 

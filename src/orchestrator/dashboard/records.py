@@ -121,6 +121,8 @@ class TaskPage:
     body: str
     labels: tuple[str, ...]
     why: Why
+    steps: tuple[str, ...]  # commands that a person chooses from
+    guide: str  # what to read before, or nothing
     facts: tuple[tuple[str, str], ...]
     lines: tuple[Line, ...]
     effects: tuple[EffectLine, ...]

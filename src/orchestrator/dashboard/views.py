@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from orchestrator.dashboard.next_steps import FROZEN_GUIDE, needs_guide, next_steps
 from orchestrator.dashboard.records import (
     Board,
     Card,
@@ -87,9 +88,11 @@ def card(task: Task, now: datetime, owner: str = "", work: str = "") -> Card:
     )
 
 
-def task_page(story: TaskStory, why: Why, now: datetime, page: int) -> TaskPage:
+def task_page(story: TaskStory, why: Why, queue: Mapping[str, object], now: datetime, page: int) -> TaskPage:
     """A task's own page."""
     task = story.task
+    frozen = any(row["repo"] == task.repo for row in _rows(queue, "serial_gate", "frozen"))
+    steps = next_steps(task.work_item, task.stage, task.hold, task.repo, frozen=frozen, subject=why.subject)
     candidate = story.candidates[-1] if story.candidates else None
     facts = (
         ("Repository", task.repo),
@@ -112,6 +115,8 @@ def task_page(story: TaskStory, why: Why, now: datetime, page: int) -> TaskPage:
         body=task.body,
         labels=task.labels,
         why=why,
+        steps=steps,
+        guide=FROZEN_GUIDE if needs_guide(task.stage, task.hold, frozen=frozen) else "",
         facts=facts,
         lines=tuple(line(event) for event in story.events),
         effects=tuple(

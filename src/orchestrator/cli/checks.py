@@ -8,15 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.agents.adapters import AGENTS
-from orchestrator.cli.checkout import (
-    CONFIG_FILE,
-    Registered,
-    config_on_main,
-    default_branch,
-    has_config,
-    lacks_commit,
-    lacks_config,
-)
+from orchestrator.cli.checkout import CONFIG_FILE, Registered, config_on_main, default_branch
+from orchestrator.cli.missing_config import has_config, lacks_commit, lacks_config
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings

@@ -4,6 +4,9 @@ import signal
 
 import pytest
 
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold
+from tests.fixtures_desk import desk_at
 from tests.fixtures_orch import CONFIG, Orch, ended
 
 pytestmark = pytest.mark.timeout(180)
@@ -59,6 +62,21 @@ def test_an_interrupt_ends_the_watching_alone(orch: Orch) -> None:
         assert "orch watch SHOP-1" in said.out and "Traceback" not in said.err
         assert service.poll() is None
         assert ended(service).code == 0
+
+
+def test_after_a_broken_merge_the_guide_is_named_and_no_cancel(orch: Orch) -> None:
+    hand = orch.checkout()
+    assert orch("init", cwd=hand.folder).code == 0
+    assert orch("task", "add", "Ship it", cwd=hand.folder).code == 0
+    desk = desk_at(orch.home)
+    desk.move("SHOP-1", Stage.DEPLOY)
+    desk.hold("SHOP-1", Hold.ESCALATED, "production did not come back")
+    desk.freeze("SHOP-1", "production did not come back")
+    desk.database.close()
+    said = orch("watch", "SHOP-1")
+    assert said.code == 1, said.err
+    assert "orch unfreeze shop" in said.out and "docs/how-to/frozen-repository.md" in said.out
+    assert "cancel" not in said.out
 
 
 @pytest.mark.parametrize("task", ["SHOP-9", "../x"])

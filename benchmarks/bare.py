@@ -13,6 +13,7 @@ from orchestrator.db.statements import statement
 from orchestrator.domain.ids import TaskId
 
 BOOT = "bare"
+CLAIMS = 7  # place of jobs.claims in RETURNING *
 
 
 class BareSql:
@@ -95,7 +96,8 @@ class BareSql:
         if row is None:
             return False
         run("BEGIN IMMEDIATE")
-        run(sql["jobs.finish"], {"job_id": row[0], "boot_id": BOOT, "status": "done", "error": None})
+        ended = {"job_id": row[0], "boot_id": BOOT, "claims": row[CLAIMS], "status": "done", "error": None}
+        run(sql["jobs.finish"], ended)
         run("COMMIT")
         return True
 

@@ -95,8 +95,8 @@ def _history(numbers: range) -> Iterator[tuple[str, Iterator[tuple[object, ...]]
     )
     yield "INSERT INTO transition_epoch VALUES (?, 40)", ((n,) for n in numbers)
     yield (
-        "INSERT INTO jobs (task_id, stage, round, kind, status, attempts, finished_at, created_at) "
-        "VALUES (?, ?, 1, ?, 'done', 1, ?, ?)",
+        "INSERT INTO jobs (task_id, stage, round, kind, status, attempts, claims, finished_at, created_at) "
+        "VALUES (?, ?, 1, ?, 'done', 1, 1, ?, ?)",
         (
             (n, stage, kind, THEN, THEN)
             for n in numbers

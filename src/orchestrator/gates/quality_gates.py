@@ -22,6 +22,7 @@ from orchestrator.work_items.verdict_documents import (
     parse_staging_log,
     parse_test_plan,
     parse_test_report,
+    sends_back,
 )
 from orchestrator.workspace.candidate import has_our_trailers
 from orchestrator.workspace.commits import SYMLINK, Change
@@ -47,8 +48,12 @@ def check_analysis(evidence: Evidence) -> GateResult:
 
 
 def check_architecture(evidence: Evidence) -> GateResult:
-    """The architect's documents are there and valid, and nothing else was touched."""
-    return _documents(evidence, Stage.ARCHITECTURE)
+    """The architect's documents are there and valid, nothing else was touched, and the analysis can be built on."""
+    result = _documents(evidence, Stage.ARCHITECTURE)
+    objection = sends_back(evidence.documents)
+    if not result.passed or objection is None:
+        return result
+    return failed("The architect sends the analysis back.", Finding(objection), target=Stage.ANALYSIS)
 
 
 def check_change(evidence: Evidence) -> GateResult:

@@ -50,12 +50,15 @@ class WaysBack:
         brief: str,
         proofs: Sequence[Proof] = (),
         also: Callable[[Tx], None] | None = None,
+        target: Stage | None = None,
     ) -> Outcome:
         """Send the task back with the findings; bounded per edge, then it waits for a person.
 
+        ``target`` is where the gate wants it to go, if an edge leads there.
+
         ``also`` adds statements to the commit, such as closing the signal that asked for it.
         """
-        goal = reject_target(at.task.stage)
+        goal = reject_target(at.task.stage, target)
         taken = self._taken(at, goal)
         if taken < at.settings.budget.max_rounds:
             return self._moves.move(

@@ -166,7 +166,13 @@ class Work:
         self._moves.judged(at, step.what, result)
         if at.task.stage is Stage.DEPLOY:
             return self._acts.broken(at, result.reason)
-        return self._back.reject(at, _first_line(result), brief=result.brief())
+        target = result.evidence.get("target")
+        return self._back.reject(
+            at,
+            _first_line(result),
+            brief=result.brief(),
+            target=target if isinstance(target, Stage) else None,
+        )
 
     def evidence(self, at: Situation) -> Evidence:
         """What a gate may look at, read now."""

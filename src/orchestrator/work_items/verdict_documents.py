@@ -32,6 +32,12 @@ MAX_CASES = 500  # of one plan; a tester's report names each of them
 _BODY_LIMIT = 4000  # characters of prose handed on to the next agent
 
 
+class BackTo(StrEnum):
+    """Values of ``back_to``, beside nothing."""
+
+    ANALYSIS = "analysis"
+
+
 class Escalation(StrEnum):
     """Values of ``escalate``, beside nothing."""
 
@@ -81,6 +87,21 @@ def parse_track(data: bytes, file: str = "02-trz.md") -> Track | None:
     track = reader.choice("track", Track, required=False, empty=True)
     reader.refuse_if_objected()
     return track
+
+
+def sends_back(documents: Mapping[str, bytes]) -> str | None:
+    """Why the architect cannot build on the analysis: the text of 10-tech-risks.md with ``back_to: analysis``.
+
+    A document that cannot be read sends nothing back: ``validate`` refuses it.
+    """
+    file = "10-tech-risks.md"
+    try:
+        document, reader = markdown_fields(documents[file], file)
+    except (KeyError, DocumentError):
+        return None
+    if reader.choice("back_to", BackTo, required=False, empty=True) is None:
+        return None
+    return _excerpt(document.body) or "no reason was given"
 
 
 def escalates(documents: Mapping[str, bytes]) -> str | None:

@@ -131,3 +131,13 @@ def test_verdict_that_cannot_be_read_is_asked_for_again(pipeline: Build) -> None
     line.done(item)
     assert "12-review.md" in line.agents(item)[3]["notes"]
     assert "root:" not in "".join(run["notes"] for run in line.agents(item))
+
+
+def test_architect_who_cannot_build_on_the_analysis_sends_it_back(pipeline: Build) -> None:
+    line = pipeline().start()
+    line.agent({"role": "architect", "round": 1, "risks": ["back_to: analysis"]})
+    item = line.add(labels=("full",))
+    line.done(item)
+    assert ("architecture", "analysis", "reject") in line.moves(item)
+    assert line.roles(item)[:4] == ["analyst", "architect", "analyst", "architect"]
+    assert "Some words." in line.agents(item)[2]["notes"]

@@ -104,7 +104,7 @@ elif role == "analyst":
     document("04-test-plan.yaml", "framework: existing", "scope: all", "tests:", *sum(cases, []))
 elif role == "architect":
     document("06-adr/001-decision.md")
-    document("10-tech-risks.md", "schema_changes: no")
+    document("10-tech-risks.md", "schema_changes: no", *do.get("risks", []))
 elif role == "developer":
     usual = {f"src/change_{item.replace('-', '_')}.py": f"CHANGE = {brief['round']}\n"}
     for path, text in do.get("write", usual).items():

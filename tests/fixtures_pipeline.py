@@ -422,7 +422,9 @@ def _end_everything(pipeline: Pipeline) -> None:
     for child in pipeline.children:
         child.kill()
         child.wait()
-    known = {run["pid"] for name in ("agents", "checks", "builds", "deploys") for run in pipeline.journal(name)}
+    known = {
+        run["pid"] for name in ("agents", "checks", "builds", "deploys") for run in pipeline.journal(name)
+    }
     for pid in known | set(pipeline.helpers()):
         command = Path(f"/proc/{pid}/cmdline")
         if not gone(pid) and (

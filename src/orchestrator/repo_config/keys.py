@@ -118,7 +118,11 @@ BUDGET = (
         "What all runs of a task may cost together.",
     ),
     Key("max_tokens", values.whole(1, _MANY), "Tokens all runs of a task may use together."),
-    Key("max_rounds", values.whole(1, 100), "Rejections at one gate that are sent back; the next one calls a person."),
+    Key(
+        "max_rounds",
+        values.whole(1, 100),
+        "Rejections at one gate that are sent back; the next one calls a person.",
+    ),
     Key("max_attempts", values.whole(1, 100), "Runs of one job before a person is called."),
     Key(
         "max_candidates",

@@ -1,4 +1,4 @@
-"""Tidies up after tasks that have ended: workspace, private homes of their runs, the pull request of a cancelled one.
+"""Tidies up after tasks that have ended: workspace, private homes of their runs, the pull requests of a cancelled one.
 
 Never destroys work: the workspace is rescued first (refs/orch/rescue). Each task is tidied once,
 and not before its last run has ended; a failure is repeated, and holds up no other task.
@@ -55,8 +55,10 @@ class Cleaner:
             removed = place.workspaces.remove(task.work_item)
             for _, run in runs:
                 _strip_run(Path(run.run_dir))
-            if task.stage is Stage.CANCELLED and task.pr_number is not None:
-                place.forge.close_pr(task.pr_number)
+            if task.stage is Stage.CANCELLED and task.branch is not None:
+                for opened in place.forge.pull_requests(task.branch):  # also what a late call has opened
+                    if opened.state == "open":
+                        place.forge.close_pr(opened.number)
         except OutsideError as error:
             log.warning("task not tidied up", task=task.work_item, reason=str(error))
             return False

@@ -38,7 +38,7 @@ class OpenPrEffect:
         return None
 
     def revoke(self, intent: Intent) -> None:
-        """Close what is open. A call still on its way opens one that the reconciler closes."""
+        """Close what is open. A call still on its way may open one; the cleaner closes it after a cancel."""
         forge = self._forge(intent)
         for opened in _open(forge, judged.text(intent, "branch")):
             forge.close_pr(opened.number)

@@ -246,3 +246,19 @@ def test_cancel_gives_up_an_image_that_cannot_be_stored(pipeline: Build) -> None
     assert "applied" in str(line.outcome(receipt)) or "cancelled" in str(line.outcome(receipt))
     image = next(e for e in line.story(item).effects if e.name is EffectName.IMAGE)
     assert image.state is EffectState.REVOKED
+
+
+def test_pull_request_opened_too_late_is_closed_too(pipeline: Build) -> None:
+    """A call that was on its way when the task was cancelled: the ledger knows nothing of what it opened."""
+    line = pipeline().start()
+    line.agent({"role": "developer", "until": str(line.root / "never")})
+    item = line.add()
+    line.started(item, "developer")
+    line.app.operations.cancel(item, person="Ann")
+    _cancelled(line, item)
+    task = line.task(item)
+    assert task.pr_number is None
+    line.app.places.of(line.repo).forge.open_pr(str(task.branch), "late", "")
+    assert not all(pull["closed"] for pull in line.pulls())
+    wait_until(lambda: line.app.cleaner.run_once()["tidied"])
+    assert all(pull["closed"] for pull in line.pulls())

@@ -5,6 +5,7 @@ HTTP goes first, then the daemons; agents keep running.
 """
 
 import ipaddress
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from orchestrator.web.server import WebServer
 from orchestrator.wiring import App
 
 LOCAL_TOKEN_BYTES = 32
+ENDS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,26 @@ def _reachable(host: str, url: str) -> str:
 
 def _stop_on_signals() -> threading.Event:
     """An event that SIGTERM and SIGINT set from now on, up to the end of the process: a second signal while it stops
-    must not end it half-way."""
-    stop = threading.Event()
+    must not end it half-way.
 
-    def leave(signum: int, frame: FrameType | None) -> None:
+    Python calls its handlers in the main thread alone, which may be blocked for good just then, and an event's lock
+    must not be taken inside one. So the number goes down a pipe at once, and a thread that does nothing else sets the event.
+    """
+    stop = threading.Event()
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+
+    def listen() -> None:
+        while (number := os.read(heard, 1)) and number[0] not in ENDS:
+            continue
         stop.set()
 
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, leave)
+    for one in ENDS:
+        signal.signal(one, _go_on)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    threading.Thread(target=listen, name="orch-signals", daemon=True).start()
     return stop
+
+
+def _go_on(signum: int, frame: FrameType | None) -> None:
+    """In place of the default, which would end the process at once."""

@@ -96,8 +96,9 @@ def _stop_on_signals() -> threading.Event:
     """An event that SIGTERM and SIGINT set from now on, up to the end of the process: a second signal while it stops
     must not end it half-way.
 
-    Python calls its handlers in the main thread alone, which may be blocked for good just then, and an event's lock
-    must not be taken inside one. So the number goes down a pipe at once, and a thread that does nothing else sets the event.
+    Python calls its handlers in the main thread alone, which may be blocked for good just then, and an event's
+    lock must not be taken inside one. So the number goes down a pipe at once, and a thread that does nothing else
+    sets the event.
     """
     stop = threading.Event()
     heard, told = os.pipe()

@@ -42,7 +42,7 @@ def settings_page() -> str:
     return (
         f"{NOTE}\n# Settings of an installation\n\n"
         "Read once, at start, from the environment. An unknown `ORCH_*` variable is refused, with a guess at what was "
-        "meant; an empty one counts as not set. Times are seconds or text such as "
+        "meant; an empty one counts as not set unless its line says otherwise. Times are seconds or text such as "
         "`90s`, `10m`, `2h`.\n\n" + _table(["Variable", "Default", "Unit", "What it does"], rows)
     )
 

@@ -16,13 +16,15 @@ from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import OrchestratorError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, RunId, TaskId
-from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.lease import Actor, Lease, Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
 
 log = structlog.get_logger(__name__)
+
+EVERYTHING = Scope()
 
 
 class Ownership:
@@ -37,7 +39,7 @@ class Ownership:
         clock: Clock,
         liveness: FinalizerLiveness,
         process_ttl_s: float,
-        enabled: bool = True,
+        scope: Scope = EVERYTHING,
     ) -> None:
         self.boot_id = boot_id
         self._database = database
@@ -46,7 +48,7 @@ class Ownership:
         self._clock = clock
         self._liveness = liveness
         self._ttl_s = process_ttl_s
-        self._enabled = enabled
+        self._scope = scope
         self._counting = threading.Lock()
         self._defers: dict[str, int] = {}
         self._reclaims = 0
@@ -80,7 +82,7 @@ class Ownership:
 
     def release(self, tx: Tx, lease: Lease, *, epoch: int) -> None:
         """Give the lease back inside the transition's own commit, under the epoch that the stage write has raised."""
-        if self._enabled:
+        if lease.durable:
             tx.execute("leases.release", task_id=lease.task_id, boot_id=self.boot_id, epoch=epoch)
         self._released.add(lease.task_id)
 
@@ -107,7 +109,8 @@ class Ownership:
             log.warning("leases not read", reason=str(error))
         with self._counting:
             return {
-                "enabled": self._enabled,
+                "enabled": self._scope.enabled,
+                "scope": sorted(self._scope.named()),
                 "holders": holders,
                 "deferred": dict(self._defers),
                 "stale_reclaims": self._reclaims,
@@ -122,9 +125,9 @@ class Ownership:
             with self._database.write() as tx:
                 task = tasks.get(tx, task_id)
                 if not task.stage.terminal:
-                    lease = self._take(
-                        tx, Lease(task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id), task
-                    )
+                    durable = self._scope.covers(task.repo)
+                    wanted = Lease(task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id, durable)
+                    lease = self._take(tx, wanted, task)
         except OrchestratorError as error:
             log.warning("lease not acquired", task_id=task_id, owner=owner.value, reason=str(error))
             lease = None
@@ -133,7 +136,7 @@ class Ownership:
         return lease
 
     def _take(self, tx: Tx, lease: Lease, task: Task) -> Lease | None:
-        if not self._enabled:  # the kill-switch turns off law 1 only: the epoch rises all the same
+        if not lease.durable:  # switch and scope turn off law 1 only: the epoch rises all the same
             return lease if leases.raise_epoch(tx, lease) else None
         judged = leases.get(tx, lease.task_id)
         if judged is not None:
@@ -165,7 +168,7 @@ class Ownership:
         return leases.process(tx, row.owner_boot_id, self._ttl_s) if row.owner_boot_id else None
 
     def _give_back(self, lease: Lease) -> None:
-        if not self._enabled:
+        if not lease.durable:
             return
         try:
             with self._database.write() as tx:

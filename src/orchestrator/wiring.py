@@ -161,7 +161,7 @@ class App:
             clock=self.clock,
             liveness=FinalizerLiveness(),
             process_ttl_s=settings.process_ttl_s,
-            enabled=settings.transition_lease_enabled,
+            scope=settings.lease_scope,
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))

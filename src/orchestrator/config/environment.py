@@ -2,7 +2,7 @@
 
 What must hold: a secret's value appears in no message; nothing else in the product reads ``ORCH_*`` for itself.
 All problems are reported at once as one ``ConfigError``; nothing is guessed and nothing falls back. An empty variable
-counts as not set.
+counts as not set, but for the few whose field says otherwise.
 """
 
 import os
@@ -51,7 +51,7 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
     given: dict[str, Any] = {}
     for variable, f in known.items():
         text = environ.get(variable)
-        if text is None or not text.strip():
+        if text is None or not (text.strip() or f.metadata["empty_counts"]):
             continue
         try:
             given[f.name] = f.metadata["reader"](text)

@@ -4,7 +4,7 @@ What must hold: every field has a default, a unit, a reader and a description, s
 from this file and cannot differ from it; every field is read by the mechanism that it describes.
 
 The field ``max_agents`` is the variable ``ORCH_MAX_AGENTS``, and so for all of them. An empty variable counts as not
-set.
+set, but for those whose description says what it means.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -14,6 +14,7 @@ from typing import Any
 
 from orchestrator.config import values
 from orchestrator.config.secret import Secret
+from orchestrator.domain.lease import EVERY_REPOSITORY, Scope
 
 PREFIX = "ORCH_"
 _DAY = 86400.0
@@ -49,11 +50,18 @@ def _setting(
     *,
     unit: str = "",
     shown: str | None = None,
+    empty_counts: bool = False,
 ) -> Any:
-    """A field with what the reference page says of it."""
+    """A field with what the reference page says of it; ``empty_counts``: an empty variable is a value of its own."""
     return field(
         default=default,
-        metadata={"reader": reader, "text": text, "unit": unit, "shown": shown},
+        metadata={
+            "reader": reader,
+            "text": text,
+            "unit": unit,
+            "shown": shown,
+            "empty_counts": empty_counts,
+        },
     )
 
 
@@ -136,6 +144,20 @@ class Settings:
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."
     )
+    transition_lease_repos: tuple[str, ...] = _setting(
+        (EVERY_REPOSITORY,),
+        values.repositories,
+        "Repositories whose tasks run under a lease, separated by commas; `*` is every one. Set but empty: "
+        "the one of ORCH_SELF_REPO alone. For all others it is as with the kill-switch off.",
+        shown=EVERY_REPOSITORY,
+        empty_counts=True,
+    )
+    self_repo: str = _setting(
+        "",
+        values.repository,
+        "Name of the repository that this very installation is built from.",
+        shown="none",
+    )
     reaper_enabled: bool = _switch("Kill-switch: off means that dead and hung runs are left alone.")
     reconciler_enabled: bool = _switch(
         "Kill-switch: off means that tasks move only when something signals them."
@@ -150,6 +172,11 @@ class Settings:
     def loopback(self) -> bool:
         """True where only this machine can reach the service."""
         return values.loopback(self.host)
+
+    @property
+    def lease_scope(self) -> Scope:
+        """Whose transitions run under a lease (FR-7)."""
+        return Scope(self.transition_lease_enabled, frozenset(self.transition_lease_repos), self.self_repo)
 
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret value that was configured: for the redactor."""

@@ -5,6 +5,7 @@ and whether its value may be shown.
 """
 
 import ipaddress
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
+from orchestrator.domain.lease import EVERY_REPOSITORY
 
 Reader = Callable[[str], Any]
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
 
 
@@ -112,6 +115,24 @@ def database_url(text: str) -> str:
     if path == Path("/") or rest.endswith("/"):
         raise ValueError("sqlite:///<absolute path> of a file, not a folder")
     return f"sqlite://{path}"
+
+
+def repository(text: str) -> str:
+    """The name of one repository."""
+    name = text.strip()
+    if not _REPOSITORY.fullmatch(name):
+        raise ValueError("the name of a repository: letters, digits, dots, dashes and underscores")
+    return name
+
+
+def repositories(text: str) -> tuple[str, ...]:
+    """Names of repositories, separated by commas, in order and each once; ``*`` is every one. Empty: none is named."""
+    if not text.strip():
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part == EVERY_REPOSITORY or _REPOSITORY.fullmatch(part) for part in parts):
+        raise ValueError("names of repositories separated by commas, or * for every one")
+    return (EVERY_REPOSITORY,) if EVERY_REPOSITORY in parts else tuple(sorted(set(parts)))
 
 
 def token(text: str) -> str:

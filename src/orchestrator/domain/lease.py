@@ -19,6 +19,28 @@ class Actor(StrEnum):
     OPERATOR = "operator"
 
 
+EVERY_REPOSITORY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose transitions run under a lease (FR-7). Outside of it law 1 is off; laws 2 to 5 hold everywhere."""
+
+    enabled: bool = True
+    repos: frozenset[str] = frozenset({EVERY_REPOSITORY})
+    self_repo: str = ""  # the repository of this very installation; all that is left where none is named
+
+    def covers(self, repo: str) -> bool:
+        """Whether a repository's tasks are leased."""
+        if not self.enabled:
+            return False
+        return EVERY_REPOSITORY in self.repos or repo in self.named()
+
+    def named(self) -> frozenset[str]:
+        """The repositories that the setting comes down to."""
+        return self.repos or frozenset({self.self_repo} - {""})
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """Proof of ownership: whoever holds it may write under ``epoch`` and under no other."""
@@ -29,3 +51,4 @@ class Lease:
     epoch: int
     stage: Stage
     run_id: RunId | None = None
+    durable: bool = True  # False: its repository is out of scope, so that no row says so

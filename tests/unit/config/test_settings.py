@@ -31,10 +31,8 @@ TOKEN = "canary-0123456789"
 WITHOUT_MECHANISM = (
     "SERIAL_GATE_ENABLED",
     "COVERAGE_GATE_ENABLED",
-    "TRANSITION_LEASE_REPOS",
     "FORGE_SETTLE_S",
     "SELF_DEPLOY_TIMEOUT_S",
-    "SELF_REPO",
 )
 
 
@@ -99,6 +97,28 @@ def test_values_are_read() -> None:
     assert settings.base_url == "https://orch.example.org/x"
 
 
+@pytest.mark.parametrize(
+    ("repos", "named"),
+    [
+        (None, ["*"]),
+        ("*", ["*"]),
+        ("shop, *", ["*"]),
+        ("shop,enduro-trails ,shop", ["enduro-trails", "shop"]),
+        ("", ["orch"]),
+        (" ", ["orch"]),
+    ],
+)
+def test_whose_tasks_run_under_a_lease(repos: str | None, named: list[str]) -> None:
+    """Not set is every repository; set and empty is that of this installation alone (FR-7)."""
+    given = {} if repos is None else {"ORCH_TRANSITION_LEASE_REPOS": repos}
+    scope = load_settings(HOME | given | {"ORCH_SELF_REPO": " orch "}).lease_scope
+    assert sorted(scope.named()) == named
+    assert scope.enabled
+    assert not load_settings(HOME | given | {"ORCH_TRANSITION_LEASE_ENABLED": "no"}).lease_scope.covers(
+        "shop"
+    )
+
+
 def test_an_address_of_version_six_is_written_in_brackets() -> None:
     assert load_settings(HOME | {"ORCH_HOST": "::1"}).base_url == "http://[::1]:8114"
 
@@ -132,6 +152,14 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_HOST", "0.0.0.0", "can be reached from other machines, and neither ORCH_TOKEN nor"),
         ("ORCH_PROCESS_TTL_S", "10", "at least three times ORCH_HEARTBEAT_INTERVAL_S (5s)"),
         ("ORCH_REAPER_MAX_RUNNING_S", "1m", "must be longer than ORCH_REAPER_FINALIZE_GRACE_S (2m)"),
+        (
+            "ORCH_TRANSITION_LEASE_REPOS",
+            "shop,,x",
+            "names of repositories separated by commas, or * for every one",
+        ),
+        ("ORCH_TRANSITION_LEASE_REPOS", "../x", "names of repositories"),
+        ("ORCH_SELF_REPO", "a,b", "expected the name of a repository"),
+        ("ORCH_SELF_REPO", "*", "expected the name of a repository"),
         ("ORCH_TOKEN_FILE", "/nonexistent/token", "cannot be read: No such file or directory"),
     ],
 )

@@ -13,19 +13,20 @@ from orchestrator.db.database import Tx
 from orchestrator.db.leases import LeaseRow, ProcessRow
 from orchestrator.domain.errors import DatabaseError, LostRace
 from orchestrator.domain.ids import BootId, RunId, TaskId
-from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.lease import Actor, Lease, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
-from orchestrator.transition_lease import Ownership
-from tests.fixtures_db import Store
+from orchestrator.transition_lease import EVERYTHING, Ownership
+from tests.fixtures_db import REPO, Store
 
 TTL_S = 30.0
 ME, OTHER = BootId("me"), BootId("other")
+OFF, NOBODY = Scope(enabled=False), Scope(repos=frozenset())
 
 
-def ownership(store: Store, boot_id: BootId = ME, *, enabled: bool = True) -> Ownership:
+def ownership(store: Store, boot_id: BootId = ME, *, scope: Scope = EVERYTHING) -> Ownership:
     """One process's ownership; the process is on the list."""
     with store.database.write() as tx:
         if leases.process(tx, boot_id, TTL_S) is None:
@@ -37,7 +38,7 @@ def ownership(store: Store, boot_id: BootId = ME, *, enabled: bool = True) -> Ow
         clock=store.clock,
         liveness=FinalizerLiveness(),
         process_ttl_s=TTL_S,
-        enabled=enabled,
+        scope=scope,
     )
 
 
@@ -190,10 +191,10 @@ def test_two_threads_of_one_process_share_one_lease(store: Store) -> None:
     assert counted == ({"monitor": 160 - total} if total < 160 else {})
 
 
-@pytest.mark.parametrize("enabled", [True, False], ids=["on", "off"])
-def test_one_thread_waits_inside_while_the_other_is_refused(store: Store, enabled: bool) -> None:
+@pytest.mark.parametrize("scope", [EVERYTHING, OFF], ids=["on", "off"])
+def test_one_thread_waits_inside_while_the_other_is_refused(store: Store, scope: Scope) -> None:
     """The registry answers within a process, with the durable layer or without."""
-    task, owner = store.new_task(), ownership(store, enabled=enabled)
+    task, owner = store.new_task(), ownership(store, scope=scope)
     with owner.transition(task.id, Actor.MONITOR) as lease, ThreadPoolExecutor(1) as pool:
         assert lease is not None
 
@@ -372,9 +373,12 @@ def test_a_lease_of_a_task_that_is_gone_is_shown(store: Store) -> None:
     assert [holder["task"] for holder in holders] == [404]
 
 
-def test_switched_off_no_lease_is_read_or_written_and_the_epoch_rises(store: Store) -> None:
-    """The kill-switch turns off law 1 only: fencing and compare-and-swap stay."""
-    task, mine = store.new_task(stage=Stage.DEVELOPMENT), ownership(store, enabled=False)
+@pytest.mark.parametrize(
+    "scope", [OFF, Scope(repos=frozenset({"another"})), NOBODY], ids=["off", "other", "none"]
+)
+def test_out_of_scope_no_lease_is_read_or_written_and_the_epoch_rises(store: Store, scope: Scope) -> None:
+    """Switch and scope turn off law 1 only: fencing and compare-and-swap stay (FR-7)."""
+    task, mine = store.new_task(stage=Stage.DEVELOPMENT), ownership(store, scope=scope)
     register(store, OTHER)
     plant(store, task)
     before = row_of(store, task.id)
@@ -386,7 +390,33 @@ def test_switched_off_no_lease_is_read_or_written_and_the_epoch_rises(store: Sto
             assert tasks.update_task_stage_cas(tx, task.id, task.stage, Stage.REVIEW, epoch=lease.epoch)
             mine.release(tx, lease, epoch=lease.epoch + 1)
     assert row_of(store, task.id) == before
-    assert mine.snapshot()["enabled"] is False
+    with pytest.raises(ValueError, match="mine"), mine.transition(task.id, Actor.REAPER):
+        raise ValueError("mine")
+    assert row_of(store, task.id) == before
+    assert (mine.snapshot()["enabled"], mine.snapshot()["scope"]) == (scope.enabled, sorted(scope.named()))
+
+
+@pytest.mark.parametrize(
+    ("scope", "covered"),
+    [
+        (EVERYTHING, True),
+        (Scope(repos=frozenset({REPO})), True),
+        (Scope(repos=frozenset({"another", REPO})), True),
+        (Scope(repos=frozenset({"another"}), self_repo=REPO), False),
+        (Scope(repos=frozenset(), self_repo=REPO), True),
+        (Scope(repos=frozenset(), self_repo="another"), False),
+        (NOBODY, False),
+        (Scope(enabled=False, repos=frozenset({REPO})), False),
+    ],
+)
+def test_the_scope_says_whose_tasks_are_leased(store: Store, scope: Scope, covered: bool) -> None:
+    """An empty list stands for the repository of this installation itself (FR-7)."""
+    task, mine = store.new_task(), ownership(store, scope=scope)
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        assert lease.durable is covered
+        assert (row_of(store, task.id) is not None) is covered
+    assert row_of(store, task.id) is None
 
 
 def test_the_board_shows_who_holds_what(store: Store) -> None:
@@ -394,6 +424,7 @@ def test_the_board_shows_who_holds_what(store: Store) -> None:
     with mine.transition(task.id, Actor.MONITOR):
         assert mine.snapshot() == {
             "enabled": True,
+            "scope": ["*"],
             "holders": [
                 {
                     "task": task.work_item,

@@ -1,0 +1,251 @@
+"""A task at the door of the merge, over the real engine and database, with outside doubles that count and do not fence.
+
+A real authority would refuse a second actor even without ownership; these obey whoever calls, so that what keeps an act
+from happening twice can only be the mechanism under test.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.db import effects, evidence, leases, slots, tasks
+from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.domain.effect import (
+    Applied,
+    Effect,
+    EffectName,
+    EffectState,
+    Intent,
+    NotApplied,
+    Probe,
+    Unknown,
+)
+from orchestrator.domain.ids import BootId, Digest, Sha, TaskId
+from orchestrator.domain.job import JobKind
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Candidate, Task
+from orchestrator.effects.ledger import Ledger
+from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.rules.transitions import MERGE, STAGE_STEPS
+from orchestrator.runtime.process import SystemProcesses
+from orchestrator.stage_engine.engine import StageEngine
+from orchestrator.stage_engine.situation import Configs, Tools
+from orchestrator.transition_lease import Ownership
+from tests.fixtures_db import REPO, Store
+
+BASE, HEAD, M = Sha("b" * 40), Sha("a" * 40), Sha("c" * 40)
+DIGEST = Digest("sha256:" + "d" * 64)
+TTL_S = 30.0
+CONFIG = b"""default_branch = "main"
+[ci]
+command = ["true"]
+[coverage]
+report = "lcov.info"
+format = "lcov"
+[image]
+command = ["true"]
+artifact = "dist"
+[production]
+name = "production"
+deploy = ["true"]
+undo = ["true"]
+[production.probe]
+url = "http://127.0.0.1:9/"
+"""
+
+
+class Points:
+    """Waypoints at which a test stops an actor, or lets something else happen, once."""
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, Callable[[], object]] = {}
+
+    def on(self, name: str, hook: Callable[[], object]) -> None:
+        self._hooks[name] = hook
+
+    def reach(self, name: str, **data: object) -> None:
+        hook = self._hooks.pop(name, None)
+        if hook is not None:
+            hook()
+
+
+@dataclass
+class Outside:
+    """The world as the doubles show it; ``calls`` counts what reached it."""
+
+    main: Sha = BASE
+    calls: Counter[str] = field(default_factory=Counter)
+    readable: bool = True
+    default_branch: str = "main"
+
+    def tip(self, branch: str) -> Sha:
+        return self.main if branch == self.default_branch else HEAD
+
+    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
+        return next((each for each in candidates if each.sha == self.main), None)
+
+    def read(self, commit: Sha, path: str, limit: int) -> bytes:
+        return CONFIG
+
+    def fetch(self) -> None:
+        """There is nothing to bring."""
+
+    def of(self, repo: str) -> Any:
+        return _Place(repo, self, self)
+
+    def path(self, digest: Digest) -> Path:
+        return Path("/artefacts") / digest
+
+    def exit(self, start: object) -> object:
+        return object()
+
+
+@dataclass(frozen=True)
+class _Place:
+    repo: str
+    forge: Outside
+    clone: Outside
+
+
+class CountingEffect:
+    """Does whatever it is asked to, as often as it is asked to."""
+
+    def __init__(self, name: EffectName, outside: Outside, fact: Mapping[str, object]) -> None:
+        self.name = name
+        self._outside = outside
+        self._fact = fact
+
+    def probe(self, intent: Intent) -> Probe:
+        if not self._outside.readable:
+            return Unknown("the authority is away")
+        return Applied(self._fact) if self._outside.calls[self.name] else NotApplied({})
+
+    def act(self, intent: Intent) -> None:
+        self._outside.calls[self.name] += 1
+        if self.name is EffectName.MERGE_PR:
+            self._outside.main = M
+
+    def turned(self, intent: Intent, failure: Exception | None) -> str | None:
+        return None
+
+    def revoke(self, intent: Intent) -> None:
+        self._outside.calls[f"revoke {self.name}"] += 1
+
+
+@dataclass
+class Bench:
+    """One database, one outside, and as many processes as a test asks for."""
+
+    store: Store
+    outside: Outside = field(default_factory=Outside)
+    woken: list[TaskId] = field(default_factory=list)
+
+    @property
+    def database(self) -> SqliteDatabase:
+        return self.store.database
+
+    def process(
+        self, boot_id: str, *, enabled: bool = True, points: Points | None = None, **identity: Any
+    ) -> tuple[StageEngine, Ownership]:
+        """The engine of one process, registered as a living one of this machine but for what ``identity`` changes."""
+        boot = BootId(boot_id)
+        with self.database.write() as tx:
+            if leases.process(tx, boot, TTL_S) is None:
+                own = replace(SystemProcesses().own(), **identity)
+                leases.register_process(tx, boot, "here", own, "serve", "")
+        ownership = Ownership(
+            self.database,
+            boot_id=boot,
+            processes=SystemProcesses(),
+            clock=self.store.clock,
+            liveness=FinalizerLiveness(),
+            process_ttl_s=TTL_S,
+            enabled=enabled,
+        )
+        passing = points or Points()
+        facts: dict[EffectName, Mapping[str, object]] = {
+            EffectName.MERGE_PR: {"merged": M, "tree": "t", "round": 1, "main": M},
+            EffectName.IMAGE: {"digest": DIGEST},
+            EffectName.DEPLOY_INIT: {"environment": "production", "sha": M, "generation": 1},
+        }
+        kinds: dict[EffectName, Effect] = {
+            name: CountingEffect(name, self.outside, fact) for name, fact in facts.items()
+        }
+        tools = Tools(
+            database=self.database,
+            ownership=ownership,
+            ledger=Ledger(self.database, kinds, waypoints=passing),
+            places=self.outside,
+            configs=Configs(self.outside),
+            clock=self.store.clock,
+            entropy=self.store.entropy,
+            waypoints=passing,
+            secrets=(),
+            wake=self.woken.extend,
+            stop_job=lambda task_id: None,
+        )
+        return StageEngine(tools, self.outside, self.outside), ownership  # type: ignore[arg-type]
+
+    def before_the_merge(self) -> Task:
+        """A task in deploy-staging whose every step but the merge is behind it, with the slot in hand."""
+        task = self.store.new_task(stage=Stage.TESTING)
+        with self.database.write() as tx:
+            tasks.set_branch(tx, task.id, "orch/smp-1", BASE)
+            tasks.set_head(tx, task.id, HEAD)
+            tasks.set_gated(tx, task.id, HEAD)
+            assert slots.take_all(tx, REPO, task.id, [slots.merge_slot(REPO)]) is None
+            assert tasks.update_task_stage_cas(
+                tx, task.id, Stage.TESTING, Stage.DEPLOY_STAGING, epoch=task.epoch
+            )
+            task = tasks.get(tx, task.id)
+            evidence.add_candidate(
+                tx, Candidate(task.id, task.round, M, Sha("e" * 40), BASE, HEAD, "n", 900, "f")
+            )
+            detail: Mapping[str, object] = {"percent": 80.0}
+            evidence.record_check(tx, task, evidence.CheckResult(JobKind.CANDIDATE_CI, M, True, detail))
+            for step in STAGE_STEPS[Stage.DEPLOY_STAGING]:
+                if step != MERGE:
+                    evidence.mark_step(tx, task, step.name)
+        self._settled_image(task)
+        return self.store.task(task.id)
+
+    def _settled_image(self, task: Task) -> None:
+        _, ownership = self.process("builder")
+        with ownership.transition(task.id, Actor.MONITOR) as lease:
+            assert lease is not None
+            with self.database.write() as tx:
+                intent = effects.intend(
+                    tx, lease, EffectName.IMAGE, M, task.round, token="t", judged={"sha": M}
+                )
+                effects.settle(tx, lease, intent, EffectState.APPLIED, {"digest": DIGEST}, "")
+
+    def jobs(self) -> list[str]:
+        return [row["kind"] for row in self.store.rows("SELECT kind FROM jobs ORDER BY id")]
+
+    def ratchets(self) -> int:
+        return len(self.store.rows("SELECT 1 FROM coverage_baseline"))
+
+    def lease_rows(self) -> int:
+        return len(self.store.rows("SELECT 1 FROM transition_lease"))
+
+
+def stopped_at() -> tuple[threading.Event, threading.Event, Callable[[], object]]:
+    """A hook that stops an actor: (it is there, let it go on, the hook)."""
+    there, go = threading.Event(), threading.Event()
+
+    def hook() -> None:
+        there.set()
+        assert go.wait(30)
+
+    return there, go, hook
+
+
+@pytest.fixture
+def bench(store: Store) -> Iterator[Bench]:
+    yield Bench(store)

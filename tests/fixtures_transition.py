@@ -27,7 +27,7 @@ from orchestrator.domain.effect import (
 )
 from orchestrator.domain.ids import BootId, Digest, Sha, TaskId
 from orchestrator.domain.job import JobKind
-from orchestrator.domain.lease import Actor
+from orchestrator.domain.lease import Actor, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.ledger import Ledger
@@ -151,7 +151,13 @@ class Bench:
         return self.store.database
 
     def process(
-        self, boot_id: str, *, enabled: bool = True, points: Points | None = None, **identity: Any
+        self,
+        boot_id: str,
+        *,
+        enabled: bool = True,
+        scope: Scope | None = None,
+        points: Points | None = None,
+        **identity: Any,
     ) -> tuple[StageEngine, Ownership]:
         """The engine of one process, registered as a living one of this machine but for what ``identity`` changes."""
         boot = BootId(boot_id)
@@ -166,7 +172,7 @@ class Bench:
             clock=self.store.clock,
             liveness=FinalizerLiveness(),
             process_ttl_s=TTL_S,
-            enabled=enabled,
+            scope=scope or Scope(enabled=enabled),
         )
         passing = points or Points()
         facts: dict[EffectName, Mapping[str, object]] = {

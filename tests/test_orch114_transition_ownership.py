@@ -21,7 +21,7 @@ from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.job import JobKind, JobStatus
-from orchestrator.domain.lease import Actor
+from orchestrator.domain.lease import Actor, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
@@ -286,6 +286,28 @@ def test_tc09_the_switch_turns_the_lease_off_and_nothing_else(bench: Bench) -> N
         assert not tasks.update_task_stage_cas(tx, task.id, Stage.DEPLOY, Stage.DONE, epoch=task.epoch)
     assert ownership.snapshot()["enabled"] is False
     assert {row["state"] for row in bench.store.rows("SELECT state FROM effects")} == {"applied"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "leased"),
+    [
+        (Scope(), True),
+        (Scope(repos=frozenset({"other"})), False),
+        (Scope(repos=frozenset({"other", REPO})), True),
+        (Scope(repos=frozenset()), False),
+        (Scope(repos=frozenset(), self_repo=REPO), True),
+    ],
+    ids=["everyone", "others", "named", "nobody", "the installation itself"],
+)
+def test_tc09_the_scope_says_whose_tasks_are_leased(bench: Bench, scope: Scope, leased: bool) -> None:
+    """An empty list means the installation's own repository only; by default all are in scope (departure 2)."""
+    task = bench.before_the_merge()
+    _, ownership = bench.process("first", scope=scope)
+    with ownership.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        assert lease.epoch == task.epoch + 1
+        assert bench.lease_rows() == leased
+    assert bench.lease_rows() == 0
 
 
 def test_tc09_the_unconditional_write_exists_and_the_laws_of_the_schema_hold_for_it(bench: Bench) -> None:

@@ -31,7 +31,7 @@ from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.signals import CANCEL
 from orchestrator.stage_engine.situation import Outcome
 from orchestrator.transition_lease import Ownership
-from tests.fixtures_db import Store
+from tests.fixtures_db import REPO, Store
 from tests.fixtures_transition import TTL_S, Bench, Points, stopped_at
 
 ONCE = {EffectName.MERGE_PR: 1, EffectName.IMAGE: 1, EffectName.DEPLOY_INIT: 1}

@@ -19,7 +19,7 @@ from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold, Task, Ticket
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.operations import Operations
+from orchestrator.operations.desk import Operations
 from orchestrator.places import Place
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy

@@ -22,7 +22,7 @@ from orchestrator.demo.services import Answer, ask, stop
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.task import Ticket
 from orchestrator.main import Service
-from orchestrator.operations import TaskStory
+from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses

@@ -30,7 +30,7 @@ from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task, Ticket
 from orchestrator.main import Service
-from orchestrator.operations import TaskStory
+from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.wiring import App, Outside, open_app
 from tests.fixtures_git import Hand, person_at

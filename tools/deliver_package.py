@@ -30,7 +30,7 @@ from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Ticket
 from orchestrator.main import Service
-from orchestrator.operations import TaskStory
+from orchestrator.operations.reading import TaskStory
 from orchestrator.repo_config.detect import Suggestion, render_init_toml, suggest
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.files import read_bounded

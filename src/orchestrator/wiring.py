@@ -48,7 +48,7 @@ from orchestrator.notifications.log import LogNotifier
 from orchestrator.observability.log import configure_logging, get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.operations import Operations
+from orchestrator.operations.desk import Operations
 from orchestrator.places import Folders, Place
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy

@@ -136,7 +136,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "merge_slot_to_done": (python(f"{ENGINE}.moves:Moves._free_slots", "environment_slot("),),
     "lent_slot_returns": (),
     "undo_settled_before_lending": (
-        python("orchestrator.operations:Operations.unfreeze", "effects.undo_under_way("),
+        python("orchestrator.operations.deciding:Deciding.unfreeze", "effects.undo_under_way("),
     ),
     "every_undo_asked": (statement("effects.unsettled_undo", "tasks.repo = :repo"),),
     "one_start_at_a_time": (

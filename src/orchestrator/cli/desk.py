@@ -16,7 +16,7 @@ from orchestrator.cli.owner import owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
 from orchestrator.domain.task import Ticket
-from orchestrator.operations import Receipt
+from orchestrator.operations.deciding import Receipt
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.web import views

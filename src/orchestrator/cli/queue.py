@@ -9,7 +9,7 @@ from orchestrator.cli.desk import Desk, reading
 from orchestrator.cli.idle import NO_SERVICE, waits_for_work
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import age, say, say_json, table
-from orchestrator.operations import NEWEST
+from orchestrator.operations.reading import NEWEST
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.web.views import Plain
 

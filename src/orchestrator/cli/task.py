@@ -21,7 +21,7 @@ from orchestrator.cli.resolve import known_repository
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.dashboard.views import sentence
 from orchestrator.domain.ids import WorkItem
-from orchestrator.operations import NEWEST
+from orchestrator.operations.reading import NEWEST
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses

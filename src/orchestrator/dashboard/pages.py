@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from orchestrator.dashboard import views
 from orchestrator.db.events import PAGE
 from orchestrator.domain.errors import NotFound
-from orchestrator.operations import Operations
+from orchestrator.operations.desk import Operations
 from orchestrator.runtime.clock import Clock
 from orchestrator.web.guard import LOGIN_PATH, SESSION_COOKIE, Door
 

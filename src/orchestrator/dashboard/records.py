@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from orchestrator.domain.task import Hold
-from orchestrator.operations import Why
+from orchestrator.operations.reading import Why
 
 NEEDS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
 

@@ -19,7 +19,7 @@ from orchestrator.domain.event import Event, EventType
 from orchestrator.domain.job import AgentRun, JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
-from orchestrator.operations import TaskStory, Why
+from orchestrator.operations.reading import TaskStory, Why
 from orchestrator.runtime.clock import parse_stamp
 
 CARD_TITLE = 160  # characters of a title on a card; the task's own page has all of it

@@ -10,7 +10,7 @@ from orchestrator.demo.sample_repository import Sample
 from orchestrator.demo.services import ask
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.job import AgentRun, JobKind, Usage
-from orchestrator.operations import TaskStory
+from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import Http
 

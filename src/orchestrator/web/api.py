@@ -17,7 +17,9 @@ from orchestrator.db.repositories import Repository
 from orchestrator.domain.ids import WorkItem
 from orchestrator.domain.task import Ticket
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.operations import NEWEST, Operations, Receipt
+from orchestrator.operations.deciding import Receipt
+from orchestrator.operations.desk import Operations
+from orchestrator.operations.reading import NEWEST
 from orchestrator.web import bodies, metrics, views
 from orchestrator.web.guard import OPEN_PATHS, Door, Guard
 from orchestrator.web.problems import answer_errors

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.operations import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
+from orchestrator.operations.deciding import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
 from orchestrator.web.problems import BadInput, complaint
 
 DEPTH_LIMIT = 32  # our own bodies have two levels

@@ -6,7 +6,7 @@
 from collections import Counter
 
 from orchestrator.observability.telemetry import METRICS, Metric, Telemetry
-from orchestrator.operations import Operations
+from orchestrator.operations.desk import Operations
 
 SCHEMA_VERSION = 1
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"

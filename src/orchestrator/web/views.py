@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.domain.event import Event
 from orchestrator.domain.task import Task
-from orchestrator.operations import Receipt, TaskStory, Why
+from orchestrator.operations.deciding import Receipt
+from orchestrator.operations.reading import TaskStory, Why
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

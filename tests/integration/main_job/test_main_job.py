@@ -8,7 +8,7 @@ from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.job import JobKind, JobStatus, RunOutcome
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from orchestrator.operations import TaskStory
+from orchestrator.operations.reading import TaskStory
 from tests.fixtures_main_job import CANARY, REPO, MainJob, shipped_with
 
 ROLES = ["analyst", "architect", "developer", "reviewer", "tester", "deployer"]

@@ -7,7 +7,7 @@ from orchestrator.domain.ids import JobId, RepoName, RunId, TaskId, WorkItem
 from orchestrator.domain.job import AgentRun, JobKind, RunOutcome, Usage
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
-from orchestrator.operations import TaskStory
+from orchestrator.operations.reading import TaskStory
 
 
 def run(usage: Usage, outcome: RunOutcome | None = RunOutcome.DONE) -> AgentRun:

@@ -1,0 +1,29 @@
+"""The operator's desk: both halves in one, as the command line, HTTP and the board are handed it."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from orchestrator.db.database import Database
+from orchestrator.domain.ids import TaskId
+from orchestrator.operations.deciding import Deciding
+from orchestrator.operations.reading import Reading
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.stage_engine.situation import Configs
+from orchestrator.transition_lease import Ownership
+
+
+class Operations(Reading, Deciding):
+    """The operator's desk."""
+
+    def __init__(
+        self,
+        database: Database,
+        ownership: Ownership,
+        configs: Configs,
+        *,
+        entropy: Entropy,
+        wake: Callable[[Iterable[TaskId]], None],
+        extra: Callable[[], Mapping[str, object]],
+    ) -> None:
+        """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory."""
+        Reading.__init__(self, database, ownership, configs, extra=extra)
+        Deciding.__init__(self, database, entropy=entropy, wake=wake)

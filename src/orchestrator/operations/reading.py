@@ -1,0 +1,214 @@
+"""The reading half of the desk: what people may look at, each answer one snapshot."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from orchestrator.db import effects, events, evidence, jobs, leases, repositories, slots, tasks
+from orchestrator.db.database import Database, Tx
+from orchestrator.domain.effect import Intent
+from orchestrator.domain.errors import OperatorError
+from orchestrator.domain.event import Event
+from orchestrator.domain.ids import RepoName, TaskId
+from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Candidate, Hold, Task
+from orchestrator.rules.transitions import next_step
+from orchestrator.stage_engine.signals import subject_on_show
+from orchestrator.stage_engine.situation import Configs, configured, judging_commit
+from orchestrator.transition_lease import Ownership
+
+NEWEST = 2**62  # above every id
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStory:
+    """Everything the ledger holds about a task."""
+
+    task: Task
+    jobs: tuple[Job, ...]
+    runs: tuple[tuple[JobKind, AgentRun], ...]
+    effects: tuple[Intent, ...]
+    candidates: tuple[Candidate, ...]
+    events: tuple[Event, ...]
+    documents: tuple[evidence.KeptDocument, ...]
+    spent: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Who owns a task, what it waits for, since when, what happens next."""
+
+    work_item: str
+    stage: Stage
+    owner: str | None
+    waits_for: str
+    since: str
+    next: str
+    subject: str | None  # the commit on show, which a decision now would be about
+
+    def line(self) -> str:
+        """All of it in one line."""
+        owner = f"owned by {self.owner}" if self.owner else "owned by nobody"
+        waits = " ".join(self.waits_for.split())  # a reason may quote an agent's many lines
+        return f"{self.work_item} {self.stage}: {owner}; {waits} since {self.since}; next: {self.next}"
+
+
+class Reading:
+    """Answers what people ask; changes nothing."""
+
+    def __init__(
+        self,
+        database: Database,
+        ownership: Ownership,
+        configs: Configs,
+        *,
+        extra: Callable[[], Mapping[str, object]],
+    ) -> None:
+        """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory."""
+        self._database = database
+        self._ownership = ownership
+        self._configs = configs
+        self._extra = extra
+
+    def repositories(self) -> list[repositories.Repository]:
+        """Every registered repository."""
+        with self._database.read() as tx:
+            return repositories.all_repositories(tx)
+
+    def tasks(
+        self, *, before: int = NEWEST, after: int = 0, limit: int = 100, open_only: bool = False
+    ) -> list[Task]:
+        """Tasks ``before`` an id, newest first; with ``open_only`` those not ended, ``after`` an id, oldest first.
+
+        :raises OperatorError: a page of the other list is asked for.
+        """
+        if (before != NEWEST) if open_only else (after != 0):
+            raise OperatorError(
+                "`after` goes through open tasks, oldest first; `before` through all tasks, newest first.",
+                hint="Give the one that belongs to the list you ask for.",
+            )
+        with self._database.read() as tx:
+            if open_only:
+                return tasks.list_open(tx, after=after, limit=limit)
+            return tasks.list_recent(tx, before=before, limit=limit)
+
+    def task(self, work_item: str) -> Task:
+        """One task.
+
+        :raises NotFound: there is none.
+        """
+        with self._database.read() as tx:
+            return tasks.by_work_item(tx, work_item)
+
+    def story(self, work_item: str, *, events_after: int = 0) -> TaskStory:
+        """Everything about one task.
+
+        :raises NotFound: there is none.
+        """
+        with self._database.read() as tx:
+            task = tasks.by_work_item(tx, work_item)
+            return TaskStory(
+                task=task,
+                jobs=tuple(jobs.of_task(tx, task.id)),
+                runs=tuple(jobs.runs_of_task(tx, task.id)),
+                effects=tuple(effects.of_task(tx, task.id)),
+                candidates=tuple(evidence.candidates(tx, task.id)),
+                events=tuple(events.of_task(tx, task.id, after=events_after)),
+                documents=tuple(evidence.documents(tx, task.id)),
+                spent=jobs.spent(tx, task.id),
+            )
+
+    def why(self, work_item: str) -> Why:
+        """Who owns the task, what it waits for, since when, and what happens next.
+
+        :raises NotFound: there is none.
+        """
+        with self._database.read() as tx:
+            task = tasks.by_work_item(tx, work_item)
+            held = leases.get(tx, task.id)
+            owner = f"{held.owner} (pid {held.owner_pid})" if held else None
+            waits, since = self._waits_for(tx, task)
+            following, subject = self._next(tx, task), subject_on_show(tx, task)
+            return Why(task.work_item, task.stage, owner, waits, since, following, subject)
+
+    def baseline(self, repo: str) -> slots.Baseline | None:
+        """The coverage baseline in force."""
+        with self._database.read() as tx:
+            return slots.baseline(tx, RepoName(repo))
+
+    def queue(self) -> dict[str, object]:
+        """``GET /queue``: jobs, slots, freezes, ownership, daemons (FR-6). Keys are only ever added."""
+        with self._database.read() as tx:
+            open_tasks = {task.id: task for task in tasks.list_open(tx, limit=1000)}
+            view: dict[str, object] = {
+                "queued": [_job(job, open_tasks) for job in jobs.queued(tx)],
+                "running": [_job(job, open_tasks) for job in jobs.running(tx)],
+                "held": [
+                    {"task": t.work_item, "hold": t.hold, "reason": t.hold_reason, "since": t.hold_since}
+                    for t in open_tasks.values()
+                    if t.hold is not None
+                ],
+                "serial_gate": {
+                    "frozen": [
+                        {"repo": f.repo, "reason": f.reason, "task": f.work_item, "since": f.frozen_at}
+                        for f in slots.freezes(tx)
+                    ],
+                    "waiting": [
+                        open_tasks[i].work_item for i in tasks.waiting_for_slot(tx) if i in open_tasks
+                    ],
+                },
+                "merge_gate": {
+                    "slots": [
+                        {"slot": s.name, "task": s.work_item or "(freeze)", "since": s.taken_at}
+                        for s in slots.all_slots(tx)
+                    ]
+                },
+                "effects": [
+                    {"task_id": e.task_id, "effect": e.name, "state": e.state, "since": e.intent_at}
+                    for e in effects.all_unsettled(tx)
+                ],
+            }
+        return {**view, "transition_lease": self._ownership.snapshot(), **self._extra()}
+
+    def _waits_for(self, tx: Tx, task: Task) -> tuple[str, str]:
+        unsettled = effects.unsettled(tx, task.id)
+        active = jobs.active_of_task(tx, task.id)
+        if task.stage.terminal:
+            return "waits for nothing", task.updated_at
+        if unsettled:
+            return f"drives {unsettled[0].name} ({unsettled[0].state})", unsettled[0].intent_at
+        if task.hold is not None:
+            holder = slots.get(tx, slots.merge_slot(task.repo)) if task.hold is Hold.SLOT else None
+            by = f", held by {holder.work_item or 'the freeze'}" if holder is not None else ""
+            return f"waits ({task.hold}): {task.hold_reason}{by}", task.hold_since or task.updated_at
+        if active is not None:
+            doing = "runs" if active.claimed_at else "waits for a free worker:"
+            return (
+                f"{doing} {active.kind}, attempt {max(active.attempts, 1)}",
+                active.claimed_at or task.updated_at,
+            )
+        return "waits for the engine", task.updated_at
+
+    def _next(self, tx: Tx, task: Task) -> str:
+        if task.stage.terminal:
+            return "nothing"
+        try:
+            judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+            config = self._configs.of(task.repo, judged_by) if judged_by else None
+        except OperatorError:
+            config = None
+        step = next_step(task.stage, evidence.steps_of_round(tx, task), configured(config))
+        return step.name if step else f"leave {task.stage}"
+
+
+def _job(job: Job, open_tasks: Mapping[TaskId, Task]) -> dict[str, object]:
+    task = open_tasks.get(job.task_id)
+    return {
+        "task": task.work_item if task else job.task_id,
+        "repo": task.repo if task else None,
+        "kind": job.kind,
+        "status": job.status,
+        "attempt": job.attempts,
+        "since": job.claimed_at,
+        "not_before": job.not_before,
+    }

@@ -69,6 +69,10 @@ class AuthorityUnreachable(OutsideError):
     """An authority (forge, image store, environment) could not be asked; the fact is unknown (law 4)."""
 
 
+class InstallationChanged(OutsideError):
+    """Another start, or another database, has claimed the repository: nothing was done there (DESIGN §6)."""
+
+
 class MeasurementFailed(OutsideError):
     """A report that should hold a number does not; never a pass (FR: coverage gate)."""
 

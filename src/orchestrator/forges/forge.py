@@ -2,6 +2,9 @@
 
 Every method raises :class:`~orchestrator.domain.errors.AuthorityUnreachable` where the forge cannot be asked. No answer
 of ``push``, ``open_pr``, ``merge`` or ``revoke_merge`` settles anything: only the reading methods state facts (law 4).
+
+What prepares, makes or revokes a merge carries the installation's mark as this process ``held`` it, and is refused with
+:class:`~orchestrator.domain.errors.InstallationChanged` where the forge has another one (None: any at all).
 """
 
 from collections.abc import Sequence
@@ -9,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate
 
 
@@ -33,6 +37,34 @@ class Forge(Protocol):
 
     def fetch_url(self) -> str:
         """What ``git fetch`` is given to read the repository; holds no secret."""
+        ...
+
+    def installation(self) -> InstallationMark | None:
+        """Which start of which database claimed the repository last; None where none ever has.
+
+        :raises OutsideError: what stands there was not written by us.
+        """
+        ...
+
+    def claim_installation(self, held: InstallationMark | None, mark: InstallationMark) -> None:
+        """Set the mark iff it still is ``held`` (None: absent).
+
+        :raises InstallationChanged: it is another one.
+        """
+        ...
+
+    def merged_since(self, known: Sequence[Sha]) -> Sequence[SeenCandidate]:
+        """Commits on first-parent main that carry a candidate's trailers, whoever's, oldest first, but for those that
+        a commit in ``known`` contains; one that the forge does not have is no bound."""
+        ...
+
+    def candidates(self) -> Sequence[SeenCandidate]:
+        """Every candidate that was ever prepared here and that the forge still shows."""
+        ...
+
+    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
+        """The highest ledger number at which a merge of one of these tasks is fenced; 0 where none is, or the forge
+        cannot tell."""
         ...
 
     def tip(self, branch: str) -> Sha | None:
@@ -62,7 +94,9 @@ class Forge(Protocol):
         """Close one without merging; closing a closed one does nothing."""
         ...
 
-    def prepare_merge(self, candidate: Candidate, source: Path, branch: str) -> None:
+    def prepare_merge(
+        self, candidate: Candidate, source: Path, branch: str, *, held: InstallationMark | None = None
+    ) -> None:
         """Make M known to the forge and set up its fence, before anything may merge it. Safe to repeat.
 
         Local: M's objects, the fence ref at ``candidate.fence``. Remote: M pushed as the pull request's head.
@@ -76,8 +110,10 @@ class Forge(Protocol):
         """
         ...
 
-    def merge(self, candidate: Candidate, pr_number: int | None) -> None:
-        """Move main to M: only from M's first parent, only while the candidate's fence stands (law 5).
+    def merge(
+        self, candidate: Candidate, pr_number: int | None, *, held: InstallationMark | None = None
+    ) -> None:
+        """Move main to M: only from M's first parent, only while the candidate's fence and the mark stand (law 5).
 
         :raises OutsideError: refused or failed; says nothing about the outcome.
         """
@@ -87,7 +123,7 @@ class Forge(Protocol):
         """The one of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor."""
         ...
 
-    def revoke_merge(self, candidate: Candidate, token: str) -> None:
+    def revoke_merge(self, candidate: Candidate, token: str, *, held: InstallationMark | None = None) -> None:
         """Make every merge call ever sent for this candidate impossible; ``token`` is newer than all. Safe to repeat.
 
         :raises OutsideError: could not be done; nothing may be concluded.

@@ -1,8 +1,9 @@
 """The local forge: a bare git repository on this machine, with pull requests as files beside its references.
 
 Must hold: main moves only in :meth:`LocalForge.merge`, in one transaction that git itself refuses unless the
-candidate's fence stands and main still is the candidate's first parent (law 5); the fence only ever moves on. Facts are
-read from git each time; nothing about a merge is remembered.
+candidate's fence stands and main still is the candidate's first parent (law 5); the fence only ever moves on. Whatever
+moves main or a fence verifies the installation's mark in the same transaction. Facts are read from git each time;
+nothing about a merge is remembered.
 
 On failure: ``AuthorityUnreachable`` where the repository cannot be asked, another ``OutsideError`` where it refused.
 """
@@ -11,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.domain.errors import AuthorityUnreachable, GitError, OutsideError
-from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.errors import AuthorityUnreachable, GitError, InstallationChanged, OutsideError
+from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate
+from orchestrator.forges import local_traces
 from orchestrator.forges.forge import PullRequest
 from orchestrator.forges.local_fence import REVOKED, Fence, fence_of, fence_ref, parse_fence
+from orchestrator.forges.local_mark import MARK, mark_blob, parse_mark
 from orchestrator.forges.local_pulls import LocalPulls, PullRecord
+from orchestrator.forges.local_traces import CANDIDATES
 from orchestrator.rules.trailers import NONCE, trailers
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
@@ -25,7 +30,6 @@ from orchestrator.runtime.git_refs import LOCK_WAIT_S, RefChange, References, Re
 from orchestrator.runtime.git_transfer import transfer
 
 HEADS = "refs/heads/"
-CANDIDATES = "refs/orch/candidates/"
 RACE_TRIES = 5  # a fence moves once or twice in its life
 
 
@@ -71,6 +75,42 @@ class LocalForge:
             if done.returncode not in (0, 1):
                 raise git_error("git merge-base", done)
             return done.returncode == 0
+
+    # -- the installation's mark -------------------------------------------------------------------------------
+
+    def installation(self) -> InstallationMark | None:
+        """Which start of which database claimed the repository last; None where none ever has."""
+        with self._asking():
+            at = self._refs.read(MARK)
+            return parse_mark(self._blob(at)) if at is not None else None
+
+    def claim_installation(self, held: InstallationMark | None, mark: InstallationMark) -> None:
+        """Set the mark iff it still is ``held`` (None: absent).
+
+        :raises InstallationChanged: it is another one.
+        """
+        self._reachable()
+        old = self._stored(mark_blob(held)) if held is not None else None
+        try:
+            self._refs.change(RefChange(MARK, old, self._stored(mark_blob(mark))))
+        except RefsRefused as error:
+            raise _changed(self.repo) from error
+
+    def merged_since(self, known: Sequence[Sha]) -> Sequence[SeenCandidate]:
+        """Candidates of anybody's on main that no commit in ``known`` contains, oldest first."""
+        with self._asking():
+            main = self._refs.read(HEADS + self.default_branch)
+            return [] if main is None else local_traces.merged(self._git, self.path, main, known)
+
+    def candidates(self) -> Sequence[SeenCandidate]:
+        """Every candidate that was ever prepared here."""
+        with self._asking():
+            return local_traces.kept(self._git, self.path)
+
+    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
+        """The highest ledger number at which a merge of these tasks is fenced; 0 where none is."""
+        with self._asking():
+            return local_traces.highest_fence(self._git, self.path, tasks)
 
     # -- branches ----------------------------------------------------------------------------------------------
 
@@ -124,9 +164,12 @@ class LocalForge:
 
     # -- the merge ---------------------------------------------------------------------------------------------
 
-    def prepare_merge(self, candidate: Candidate, source: Path, branch: str) -> None:
+    def prepare_merge(
+        self, candidate: Candidate, source: Path, branch: str, *, held: InstallationMark | None = None
+    ) -> None:
         """Take M's objects in, keep them alive, and set up the fence. Safe to repeat; never un-revokes.
 
+        :raises InstallationChanged: the mark is not ``held``.
         :raises OutsideError: M is not what the candidate says, or was given up already.
         """
         self._reachable()
@@ -139,11 +182,11 @@ class LocalForge:
                 f"Round {candidate.round} of task {candidate.task_id} already has a candidate {known}."
             )
         name, (old, fence) = fence_ref(candidate.task_id), self._fence(candidate)
-        wanted = self._stored(fence_of(candidate))
+        wanted = self._stored(fence_of(candidate).blob())
         if fence is None or not fence.prepared(candidate):
-            self._refs.change(RefChange(kept, known, candidate.sha), RefChange(name, old, wanted))
+            self._change(held, RefChange(kept, known, candidate.sha), RefChange(name, old, wanted))
         elif known is None:
-            self._refs.change(RefChange(kept, None, candidate.sha), RefChange(name, wanted, wanted))
+            self._change(held, RefChange(kept, None, candidate.sha), RefChange(name, wanted, wanted))
 
     def prepared(self, candidate: Candidate) -> bool:
         """Whether M is kept here and the task's fence stands at it, or has been moved on from it."""
@@ -152,16 +195,20 @@ class LocalForge:
             _, fence = self._fence(candidate)
         return kept == candidate.sha and fence is not None and fence.prepared(candidate)
 
-    def merge(self, candidate: Candidate, pr_number: int | None) -> None:
-        """Move main to M: only from M's first parent, only while the candidate's fence stands (law 5).
+    def merge(
+        self, candidate: Candidate, pr_number: int | None, *, held: InstallationMark | None = None
+    ) -> None:
+        """Move main to M: only from M's first parent, only while the candidate's fence and the mark stand (law 5).
 
+        :raises InstallationChanged: the mark is not ``held``; nothing was merged by this call.
         :raises OutsideError: refused or failed; says nothing about the outcome.
         """
         self._reachable()
         self._verify(candidate)
-        fence = self._stored(fence_of(candidate))
+        fence = self._stored(fence_of(candidate).blob())
         # The first parent comes from the candidate, never from a look at main: update-ref knows no fast-forward.
-        self._refs.change(
+        self._change(
+            held,
             RefChange(fence_ref(candidate.task_id), fence, fence),
             RefChange(HEADS + self.default_branch, candidate.base_sha, candidate.sha),
         )
@@ -177,19 +224,20 @@ class LocalForge:
                     return candidate
         return None
 
-    def revoke_merge(self, candidate: Candidate, token: str) -> None:
+    def revoke_merge(self, candidate: Candidate, token: str, *, held: InstallationMark | None = None) -> None:
         """Move the fence on, so that no merge of this candidate can pass it any more. Safe to repeat.
 
+        :raises InstallationChanged: the mark is not ``held``.
         :raises OutsideError: could not be done; nothing may be concluded.
         """
         self._reachable()
-        revoked = self._stored(Fence(REVOKED, candidate.sequence, token))
+        revoked = self._stored(Fence(REVOKED, candidate.sequence, token).blob())
         for _ in range(RACE_TRIES):
             old, fence = self._fence(candidate)
             if fence is not None and fence.excludes(candidate):
                 return
             try:
-                self._refs.change(RefChange(fence_ref(candidate.task_id), old, revoked))
+                self._change(held, RefChange(fence_ref(candidate.task_id), old, revoked))
             except RefsRefused:
                 continue  # a prepare or another revoke came first: look again
             return
@@ -202,12 +250,24 @@ class LocalForge:
         at = self._refs.read(fence_ref(candidate.task_id))
         if at is None:
             return None, None
-        return at, parse_fence(self._git.run(["cat-file", "blob", at], git_dir=self.path).stdout)
+        return at, parse_fence(self._blob(at))
 
-    def _stored(self, fence: Fence) -> Sha:
-        """The fence as a blob in the repository: a reference has to point at an object."""
-        written = self._git.text(["hash-object", "-w", "--stdin"], git_dir=self.path, input=fence.blob())
-        return Sha(written)
+    def _change(self, held: InstallationMark | None, *changes: RefChange) -> None:
+        """One transaction that the mark is verified in: it is ``held``, or absent."""
+        mark = self._stored(mark_blob(held)) if held is not None else None
+        try:
+            self._refs.change(RefChange(MARK, mark, mark), *changes)
+        except RefsRefused as error:
+            if self._refs.read(MARK) != mark:
+                raise _changed(self.repo) from error
+            raise
+
+    def _blob(self, at: Sha) -> bytes:
+        return self._git.run(["cat-file", "blob", at], git_dir=self.path).stdout
+
+    def _stored(self, blob: bytes) -> Sha:
+        """A blob in the repository: a reference has to point at an object."""
+        return Sha(self._git.text(["hash-object", "-w", "--stdin"], git_dir=self.path, input=blob))
 
     def _verify(self, candidate: Candidate) -> None:
         """M's parents are what the candidate was judged on."""
@@ -218,21 +278,9 @@ class LocalForge:
             )
 
     def _shows_nonce(self, main: Sha, candidate: Candidate) -> bool:
-        since = [f"^{candidate.base_sha}"] if self._has(candidate.base_sha) else []
-        args = [
-            "log",
-            "-z",
-            "--no-show-signature",
-            "--no-decorate",
-            "--no-notes",
-            "--no-mailmap",
-            "--first-parent",
-        ]
-        messages = self._git.run([*args, "--format=%B", main, *since, "--"], git_dir=self.path).stdout
-        return any(
-            trailers(message.decode("utf-8", "replace")).get(NONCE) == candidate.nonce
-            for message in messages.split(b"\0")
-        )
+        since = [candidate.base_sha] if self._has(candidate.base_sha) else []
+        told = local_traces.messages(self._git, self.path, main, since)
+        return any(trailers(message).get(NONCE) == candidate.nonce for message in told)
 
     def _has(self, sha: Sha) -> bool:
         found = self._git.run(["cat-file", "-e", f"{sha}^{{commit}}"], git_dir=self.path, check=False)
@@ -267,3 +315,10 @@ class LocalForge:
                 f"The local forge {self.path} is not there.",
                 hint="Was its folder moved, or its disk not mounted?",
             )
+
+
+def _changed(repo: RepoName) -> InstallationChanged:
+    return InstallationChanged(
+        f"{repo} has been claimed by another start or another database; nothing was done there.",
+        hint="`orch restore status` tells more.",
+    )

@@ -79,7 +79,8 @@ def locks(house: House) -> set[str]:
 def test_a_git_killed_between_prepare_and_commit_stops_nobody(house: House, candidate: Candidate) -> None:
     with pytest.raises(GitError):
         forge_with(house, KilledAfterPrepare()).merge(candidate, None)
-    assert locks(house) == {"refs/heads/main.lock", "refs/orch/fence/1.lock", "HEAD.lock"}
+    left = {"refs/heads/main.lock", "refs/orch/fence/1.lock", "refs/orch/installation.lock", "HEAD.lock"}
+    assert locks(house) == left
     assert house.forge.landed([candidate]) is None
     house.forge.merge(candidate, None)
     assert house.main == candidate.sha

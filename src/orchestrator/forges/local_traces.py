@@ -1,0 +1,113 @@
+"""What a local forge shows of candidates: on main, kept under ``refs/orch/candidates``, and in the fences.
+
+Reads only. What is no merge commit with our trailers is passed over; the rest is for others to judge.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.ids import Sha, TaskId, WorkItem
+from orchestrator.domain.installation import SeenCandidate
+from orchestrator.forges.local_fence import fence_ref, parse_fence
+from orchestrator.rules.trailers import INSTALLATION, NONCE, SEQUENCE, TASK, trailers
+from orchestrator.runtime.git import Git
+
+CANDIDATES = "refs/orch/candidates/"
+_PLAIN_LOG = (
+    "log",
+    "-z",
+    "--no-show-signature",
+    "--no-decorate",
+    "--no-notes",
+    "--no-mailmap",
+    "--first-parent",
+)
+
+
+def messages(git: Git, git_dir: Path, main: Sha, known: Iterable[Sha]) -> list[str]:
+    """The messages of main's first-parent commits that no commit in ``known`` contains, newest first."""
+    return [message for _, message in _log(git, git_dir, "%B", main, known)]
+
+
+def merged(git: Git, git_dir: Path, main: Sha, known: Iterable[Sha]) -> list[SeenCandidate]:
+    """Candidates on main's first-parent line that no commit in ``known`` contains, oldest first."""
+    found = [
+        _candidate(head.split(), message)
+        for head, message in _log(git, git_dir, "%H %T %P%n%B", main, known, merges=True)
+    ]
+    return [one for one in reversed(found) if one is not None]
+
+
+def kept(git: Git, git_dir: Path) -> list[SeenCandidate]:
+    """Every candidate that was ever prepared here, with its task's id and round."""
+    listed = git.run(
+        [
+            "for-each-ref",
+            "--format=%(refname) %(objectname) %(tree) %(parent)%0a%(contents)%00",
+            CANDIDATES.rstrip("/"),
+        ],
+        git_dir=git_dir,
+    ).stdout
+    found = []
+    for entry in listed.decode("utf-8", "replace").split("\0"):
+        head, _, message = entry.strip("\n").partition("\n")
+        ref, *commit = head.split() or [""]
+        task, _, round_ = ref.removeprefix(CANDIDATES).partition("/")
+        if task.isdecimal() and round_.isdecimal():
+            found.append(_candidate(commit, message, TaskId(int(task)), int(round_)))
+    return [one for one in found if one is not None]
+
+
+def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId]) -> int:
+    """The highest ledger number in a fence of these tasks; 0 where none has one."""
+    if not tasks:
+        return 0
+    refs = [fence_ref(task) for task in tasks]
+    listed = git.run(["for-each-ref", "--format=%(raw)%00", "--", *refs], git_dir=git_dir).stdout
+    highest = 0
+    for raw in listed.split(b"\0"):
+        try:
+            highest = max(highest, parse_fence(raw).sequence)
+        except OutsideError:  # the line's end, or what a stranger wrote: whoever needs that fence says so
+            continue
+    return highest
+
+
+def _log(
+    git: Git, git_dir: Path, form: str, main: Sha, known: Iterable[Sha], *, merges: bool = False
+) -> list[tuple[str, str]]:
+    """First lines and rests; a known commit that is not here is no bound."""
+    bounds = [f"^{sha}" for sha in known]
+    args = [*_PLAIN_LOG, "--ignore-missing", *(["--merges"] if merges else []), f"--format={form}"]
+    told = git.run([*args, main, *bounds, "--"], git_dir=git_dir).stdout.decode("utf-8", "replace")
+    if form == "%B":
+        return [("", message) for message in told.split("\0")]
+    split = (entry.partition("\n") for entry in told.split("\0") if entry)
+    return [(head, message) for head, _, message in split]
+
+
+def _candidate(
+    commit: Sequence[str], message: str, task_id: TaskId | None = None, round_: int | None = None
+) -> SeenCandidate | None:
+    """The commit (SHA, tree, two parents) as a candidate; None where it does not carry all our trailers."""
+    told = trailers(message)
+    number = told.get(SEQUENCE, "")
+    if len(commit) != 4 or not (number.isascii() and number.isdecimal()):
+        return None
+    if not {TASK, NONCE, INSTALLATION} <= told.keys():
+        return None
+    subject = message.partition("\n")[0]
+    return SeenCandidate(
+        sha=Sha(commit[0]),
+        tree=Sha(commit[1]),
+        base_sha=Sha(commit[2]),
+        head_sha=Sha(commit[3]),
+        title=subject.partition(": ")[2] or subject,
+        work_item=WorkItem(told[TASK]),
+        nonce=told[NONCE],
+        installation=told[INSTALLATION],
+        sequence=int(number),
+        task_id=task_id,
+        round=round_,
+    )

@@ -447,7 +447,7 @@ def test_tc13_ownership_can_reach_no_deploy_no_forge_and_no_process(module: obje
         )
     }
     ours = {name.split(".")[1] for name in imported if name.startswith("orchestrator.")}
-    assert ours <= {"db", "domain", "finalizer_liveness", "observability", "runtime"}
+    assert ours <= {"db", "domain", "finalizer_liveness", "observability", "ownership", "runtime"}
     assert not {"os", "signal", "subprocess"} & imported
     calls = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not {"spawn", "run", "kill", "send_signal", "terminate"} & calls

@@ -13,12 +13,15 @@ import structlog
 
 from orchestrator.db import events, leases, tasks
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import OrchestratorError
+from orchestrator.db.leases import Held
+from orchestrator.domain.errors import LostRace, OrchestratorError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, RunId, TaskId
 from orchestrator.domain.lease import Actor, Lease, Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
+from orchestrator.observability.never_raise import never_raises
+from orchestrator.ownership.judge import Judge
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
 
@@ -43,7 +46,7 @@ class Ownership:
     ) -> None:
         self.boot_id = boot_id
         self._database = database
-        self._processes = processes
+        self._judge = Judge(boot_id=boot_id, processes=processes)
         self._pid = processes.own().pid  # shown to people; the boot id is what identifies us
         self._clock = clock
         self._liveness = liveness
@@ -87,17 +90,8 @@ class Ownership:
         self._released.add(lease.task_id)
 
     def alive(self, row: leases.LeaseRow, process: leases.ProcessRow | None) -> Liveness:
-        """Whether a lease's owner lives: judged by its process, never by "is it me" (DESIGN §5)."""
-        if row.owner_boot_id == self.boot_id:
-            return Liveness.ALIVE
-        if process is None:
-            return (
-                Liveness.DEAD
-            )  # a process registers before it acquires and is forgotten only when it has ended
-        proven = self._processes.liveness(process.identity)
-        if proven is Liveness.UNKNOWN and process.silent:
-            return Liveness.DEAD  # its term has ended
-        return proven
+        """Whether a lease's owner lives (:class:`Judge`)."""
+        return self._judge.owner(row, process)
 
     def snapshot(self) -> dict[str, object]:
         """What ``GET /queue`` shows of ownership: holders (None: not readable), defers, reclaims (FR-6)."""
@@ -116,44 +110,59 @@ class Ownership:
                 "stale_reclaims": self._reclaims,
             }
 
+    @never_raises(None, log)
     def _acquire(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Lease | None:
         entry = Finalizing(owner, run_id, self._clock.boottime())
         if not self._liveness.begin(task_id, entry):
             return None
         lease = None
         try:
-            with self._database.write() as tx:
-                task = tasks.get(tx, task_id)
-                if not task.stage.terminal:
-                    durable = self._scope.covers(task.repo)
-                    wanted = Lease(task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id, durable)
-                    lease = self._take(tx, wanted, task)
+            lease = self._take_if_free(task_id, owner, run_id)
+        except LostRace as lost:
+            log.info("lease lost to another actor", task_id=task_id, owner=owner.value, reason=str(lost))
         except OrchestratorError as error:
             log.warning("lease not acquired", task_id=task_id, owner=owner.value, reason=str(error))
-            lease = None
-        if lease is None:
-            self._liveness.end(task_id)
+        finally:
+            if lease is None:
+                self._liveness.end(task_id)
         return lease
 
-    def _take(self, tx: Tx, lease: Lease, task: Task) -> Lease | None:
-        if not lease.durable:  # switch and scope turn off law 1 only: the epoch rises all the same
-            return lease if leases.raise_epoch(tx, lease) else None
-        judged = leases.get(tx, lease.task_id)
-        if judged is not None:
-            # One of our own that no thread holds: giving it back had failed (the registry was entered just now).
-            ours = judged.owner_boot_id == self.boot_id
-            if not ours and self.alive(judged, self._process(tx, judged)) is not Liveness.DEAD:
-                return None
-            self._note_reclaim(tx, lease, task, judged)
-        return lease if leases.acquire(tx, lease, self._pid, judged) else None
+    def _take_if_free(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Lease | None:
+        """Take it at once where nobody has it. Else judge who has it, outside of any transaction, and then take over
+        exactly what was judged."""
+        taken = self._take(task_id, owner, run_id, None)
+        if not isinstance(taken, Held):
+            return taken
+        # One of our own that no thread holds: giving it back had failed (the registry was entered just now).
+        ours = taken.row.owner_boot_id == self.boot_id
+        if not ours and self._judge.held(taken) is not Liveness.DEAD:
+            return None
+        lease = self._take(task_id, owner, run_id, taken)
+        if isinstance(lease, Held):
+            return None
+        if lease is not None:
+            with self._counting:
+                self._reclaims += 1
+        return lease
 
-    def _note_reclaim(self, tx: Tx, lease: Lease, task: Task, judged: leases.LeaseRow) -> None:
-        found = {"from": judged.owner, "since": judged.acquired_at}
-        events.append(tx, EventType.LEASE_RECLAIMED, lease.owner, task=task, data=found)
-        text = f"{task.work_item}: the lease of {judged.owner} was stale and has been taken over by {lease.owner}."
-        events.lesson(tx, "stale-reclaim", text, task_id=task.id)
-        with self._counting:
-            self._reclaims += 1
+    def _take(
+        self, task_id: TaskId, owner: Actor, run_id: RunId | None, judged: Held | None
+    ) -> Lease | Held | None:
+        """The lease; or who holds it, where that is not what was judged; or None: ended, or lost."""
+        with self._database.write() as tx:
+            task = tasks.get(tx, task_id)
+            if task.stage.terminal:
+                return None
+            durable = self._scope.covers(task.repo)
+            lease = Lease(task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id, durable)
+            if not durable:  # switch and scope turn off law 1 only: the epoch rises all the same
+                return lease if leases.raise_epoch(tx, lease) else None
+            found = leases.held(tx, task_id, self._ttl_s)
+            if found != judged:
+                return found
+            if judged is not None:
+                _tell_reclaim(tx, lease, task, judged.row)
+            return lease if leases.acquire(tx, lease, self._pid, judged.row if judged else None) else None
 
     def _holder(self, tx: Tx, row: leases.LeaseRow) -> dict[str, object]:
         return {
@@ -161,13 +170,15 @@ class Ownership:
             "owner": row.owner,
             "stage": row.stage,
             "since": row.acquired_at,
-            "liveness": self.alive(row, self._process(tx, row)).value,
+            "liveness": self._judge.owner(row, self._process(tx, row)).value,
         }
 
     def _process(self, tx: Tx, row: leases.LeaseRow) -> leases.ProcessRow | None:
         return leases.process(tx, row.owner_boot_id, self._ttl_s) if row.owner_boot_id else None
 
+    @never_raises(None, log)
     def _give_back(self, lease: Lease) -> None:
+        """What cannot be given back is taken over by whoever of this process comes next."""
         if not lease.durable:
             return
         try:
@@ -179,3 +190,12 @@ class Ownership:
     def _count_defer(self, owner: Actor) -> None:
         with self._counting:
             self._defers[owner.value] = self._defers.get(owner.value, 0) + 1
+
+
+def _tell_reclaim(tx: Tx, lease: Lease, task: Task, judged: leases.LeaseRow) -> None:
+    found = {"from": judged.owner, "since": judged.acquired_at}
+    events.append(tx, EventType.LEASE_RECLAIMED, lease.owner, task=task, data=found)
+    text = (
+        f"{task.work_item}: the lease of {judged.owner} was stale and has been taken over by {lease.owner}."
+    )
+    events.lesson(tx, "stale-reclaim", text, task_id=task.id)

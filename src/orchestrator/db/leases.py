@@ -1,6 +1,6 @@
 """Leases, epochs and processes: the rows that ownership rests on (DESIGN §5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import LostRace
@@ -33,7 +33,16 @@ class ProcessRow:
     role: str
     switches: str
     heartbeat_at: str
-    silent: bool
+    silent: bool = field(compare=False)  # follows from the heartbeat and the time
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease as it was found. It is judged outside of any transaction and taken over only if all of it still is so."""
+
+    row: LeaseRow
+    epoch: int
+    process: ProcessRow | None
 
 
 def lock_epoch(tx: Tx, task_id: TaskId) -> int | None:
@@ -55,8 +64,8 @@ def check(tx: Tx, lease: Lease) -> None:
 
 
 def acquire(tx: Tx, lease: Lease, pid: int, judged: LeaseRow | None) -> bool:
-    """Write the lease iff the row still is the one that was judged (none, or a dead owner's), and raise the epoch to
-    ``lease.epoch``. False: busy."""
+    """Write the lease iff the row still is the one that was judged (none, or a dead owner's) in all its columns, and
+    raise the epoch to ``lease.epoch``: ``acquired_at`` has whole seconds only. False: busy."""
     if not raise_epoch(tx, lease):
         return False
     taken = tx.execute(
@@ -93,6 +102,15 @@ def get(tx: Tx, task_id: TaskId) -> LeaseRow | None:
     """The task's lease row."""
     row = tx.one("leases.get", task_id=task_id)
     return _lease(row) if row else None
+
+
+def held(tx: Tx, task_id: TaskId, ttl_s: float) -> Held | None:
+    """The task's lease with what it is to be judged by; None where the task is free."""
+    row, epoch = get(tx, task_id), lock_epoch(tx, task_id)
+    if row is None:
+        return None
+    owner = process(tx, row.owner_boot_id, ttl_s) if row.owner_boot_id else None
+    return Held(row, epoch or 0, owner)
 
 
 def all_rows(tx: Tx) -> list[LeaseRow]:

@@ -17,7 +17,7 @@ from orchestrator.domain.lease import Actor, Lease, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
-from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
+from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import EVERYTHING, Ownership
 from tests.fixtures_db import REPO, Store
 
@@ -26,7 +26,23 @@ ME, OTHER = BootId("me"), BootId("other")
 OFF, NOBODY = Scope(enabled=False), Scope(repos=frozenset())
 
 
-def ownership(store: Store, boot_id: BootId = ME, *, scope: Scope = EVERYTHING) -> Ownership:
+class Looking(SystemProcesses):
+    """Does something while it looks at another process for the first time."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._meanwhile: Callable[[], object] | None = meanwhile
+
+    def liveness(self, identity: ProcessIdentity) -> Liveness:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().liveness(identity)
+
+
+def ownership(
+    store: Store, boot_id: BootId = ME, *, scope: Scope = EVERYTHING, processes: Processes | None = None
+) -> Ownership:
     """One process's ownership; the process is on the list."""
     with store.database.write() as tx:
         if leases.process(tx, boot_id, TTL_S) is None:
@@ -34,7 +50,7 @@ def ownership(store: Store, boot_id: BootId = ME, *, scope: Scope = EVERYTHING) 
     return Ownership(
         store.database,
         boot_id=boot_id,
-        processes=SystemProcesses(),
+        processes=processes or SystemProcesses(),
         clock=store.clock,
         liveness=FinalizerLiveness(),
         process_ttl_s=TTL_S,
@@ -291,6 +307,46 @@ def test_a_dead_owner_is_replaced_at_once_and_this_is_told(store: Store) -> None
     (lesson,) = store.rows("SELECT kind, text FROM lessons")
     assert lesson["kind"] == "stale-reclaim"
     assert task.work_item in lesson["text"]
+
+
+def test_an_owner_is_judged_while_nobody_waits_for_the_writer(store: Store) -> None:
+    """No look into /proc inside a write block: all other writers would wait for it."""
+    task = store.new_task(stage=Stage.DEVELOPMENT)
+    register(store, OTHER, start_ticks=1)
+    plant(store, task)
+    mine = ownership(store, processes=Looking(lambda: store.raw("UPDATE tasks SET priority = 7")))
+    with mine.transition(task.id, Actor.REAPER) as lease:
+        assert lease is not None
+    assert [row["priority"] for row in store.rows("SELECT priority FROM tasks")] == [7]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE transition_lease SET owner = 'webhook'",
+        "UPDATE transition_lease SET owner_pid = 4711",
+        "UPDATE transition_lease SET owner_boot_id = 'third'",
+        "UPDATE transition_lease SET run_id = 9",
+        "UPDATE transition_lease SET stage = 'review'",
+        "UPDATE transition_lease SET acquired_at = '2026-01-05 10:00:01'",
+        "UPDATE transition_epoch SET epoch = epoch + 1",
+        "DELETE FROM transition_lease",
+        "UPDATE processes SET heartbeat_at = utc_after(1) WHERE boot_id = 'other'",
+        "DELETE FROM processes WHERE boot_id = 'other'",
+    ],
+)
+def test_what_changed_since_it_was_judged_is_not_taken(store: Store, change: str) -> None:
+    """All seven columns, the epoch, and the heartbeat the judgement rests on."""
+    task = store.new_task(stage=Stage.DEVELOPMENT)
+    register(store, OTHER, start_ticks=1)
+    plant(store, task)
+    mine = ownership(store, processes=Looking(lambda: store.raw(change)))
+    with mine.transition(task.id, Actor.REAPER) as lease:
+        assert lease is None
+    assert store.rows("SELECT 1 FROM transition_lease WHERE owner_boot_id = 'me'") == []
+    assert mine.snapshot()["stale_reclaims"] == 0
+    with mine.transition(task.id, Actor.REAPER) as lease:
+        assert lease is not None
 
 
 def test_an_unknown_owner_is_waited_for_and_then_replaced(store: Store) -> None:

@@ -155,4 +155,5 @@ def _intent(row: Row) -> Intent:
         fact=json.loads(row["fact"]) if row["fact"] else None,
         intent_at=row["intent_at"],
         actor=row["actor"],
+        reason=row["reason"] or "",
     )

@@ -75,6 +75,9 @@ class Intent:
     fact: Mapping[str, object] | None = None
     intent_at: str = ""
     actor: str = ""
+    reason: str = (
+        ""  # of its last move; while ``revoking``, why it is given up: whoever finishes that goes by it
+    )
 
 
 class Effect(Protocol):

@@ -90,7 +90,7 @@ class Ledger:
         """Decide durably not to act, then revoke at the authority and look once more (law 4)."""
         if intent.state is not EffectState.REVOKING:
             intent = self._move(lease, task, intent, EffectState.REVOKING, reason)
-        return self._revoke(lease, task, intent, reason)
+        return self._revoke(lease, task, intent)
 
     def settle(self, tx: Tx, lease: Lease, task: Task, proof: Proof) -> None:
         """Record a proven outcome in the caller's commit, with its event.
@@ -128,7 +128,8 @@ class Ledger:
         log.warning("effect not applied yet", effect=intent.name.value, task=task.work_item, reason=why)
         return Open(intent, why, in_doubt=False)
 
-    def _revoke(self, lease: Lease, task: Task, intent: Intent, reason: str = "") -> Proof | Open:
+    def _revoke(self, lease: Lease, task: Task, intent: Intent) -> Proof | Open:
+        """Finish a giving-up, one's own or an earlier owner's, for the reason that was stored with it."""
         effect = self._kinds[intent.name]
         self._reach("before_revoke", intent, lease)
         try:
@@ -138,7 +139,7 @@ class Ledger:
         self._reach("after_revoke", intent, lease)
         seen = self._probe(effect, intent, "after_revoke")
         if isinstance(seen, NotApplied):
-            return Proof(intent, EffectState.REVOKED, seen.fact, reason)
+            return Proof(intent, EffectState.REVOKED, seen.fact, intent.reason)
         if isinstance(seen, Applied):
             return Proof(
                 intent, EffectState.APPLIED, seen.fact, "it had taken place before it could be revoked"
@@ -162,7 +163,7 @@ class Ledger:
         with self._database.write() as tx:
             effects.move(tx, lease, intent, state, reason)
             _tell(tx, MOVED[state], lease, task, intent, {"reason": reason})
-        return replace(intent, state=state)
+        return replace(intent, state=state, reason=reason)
 
     def _probe(self, effect: Effect, intent: Intent, which: str) -> Probe:
         self._waypoints.reach(f"{intent.name.value}.before_probe", task=intent.task_id, which=which)

@@ -17,14 +17,19 @@ from orchestrator.demo.run import run_demo
     help="Who does the work. claude is the real program: with the key in your environment on your account, else "
     "against a scripted model on this machine.",
 )
+@click.option(
+    "--kill",
+    is_flag=True,
+    help="The service ends itself by SIGKILL at the merge and at the deploy to production, and is started again.",
+)
 @click.option("--keep", is_flag=True, help="Leave the services running and the folder in place.")
 @click.option(
     "--home", type=click.Path(path_type=Path, file_okay=False), help="A new or empty folder to do it in."
 )
-def command(agent: str, keep: bool, home: Path | None) -> int:
+def command(agent: str, kill: bool, keep: bool, home: Path | None) -> int:
     """Deliver two tickets of a sample service, and prove it.
 
     Makes a small HTTP service as a git repository, runs two tickets through the whole pipeline at once, deploys to
     staging and production, and prints what can be proved. Takes about a minute; nothing is left running.
     """
-    return run_demo(agent, keep, home, say)
+    return run_demo(agent, keep, home, say, kill=kill)

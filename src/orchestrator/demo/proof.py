@@ -3,11 +3,14 @@
 Each claim is checked, and a claim that does not hold is said to be one; ``Proof.holds`` is the demo's exit code.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from orchestrator.demo.sample_repository import Sample
 from orchestrator.demo.services import ask
+from orchestrator.deploy.records import read_start, started
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.job import AgentRun, JobKind, Usage
 from orchestrator.operations.reading import TaskStory
@@ -77,6 +80,21 @@ def prove_delivery(
         answer = ask(environment, http)
         shown = " ".join(answer.text.split())[:140]
         proof.claim(answer.sha == main, f"{environment.name}: GET {answer.url} -> {shown}")
+
+
+def prove_lives(proof: Proof, ended: Sequence[str], wanted: int, *, deploys: Path) -> None:
+    """How often the service was killed, and what the deploy commands' own records count."""
+    proof.head("the service was killed where it hurts, and started again")
+    for each in ended:
+        proof.echo(f"  {each}")
+    proof.claim(len(ended) == wanted, f"it was ended by SIGKILL {_times(len(ended))} while it worked")
+    starts = Counter(
+        (start.environment, start.sha)
+        for folder in deploys.glob("*/*")
+        if (start := read_start(folder)) is not None and started(folder) is not None
+    )
+    for (environment, sha), count in sorted(starts.items()):
+        proof.claim(count == 1, f"{environment}: {sha[:SHA]} was started {_times(count)}, by its own records")
 
 
 def show_coverage(

@@ -23,8 +23,9 @@ from orchestrator.agents.runs import Runs
 from orchestrator.config import Settings, load_settings
 from orchestrator.coverage.reader import read_coverage
 from orchestrator.demo.agent_choice import AgentChoice, choose_agent
+from orchestrator.demo.lives import POINTS, Lives
 from orchestrator.demo.progress import line_of
-from orchestrator.demo.proof import Proof, prove_delivery, show_costs, show_coverage
+from orchestrator.demo.proof import Proof, prove_delivery, prove_lives, show_costs, show_coverage
 from orchestrator.demo.sample_repository import DATA, Sample, write_sample
 from orchestrator.demo.services import log_of, running, stop
 from orchestrator.deploy.command import CommandDeployer
@@ -40,7 +41,7 @@ from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Processes, SystemProcesses
 from orchestrator.runtime.sessions import SystemSessions
-from orchestrator.wiring import App, open_app
+from orchestrator.wiring import App, open_app, open_readonly
 
 Echo = Callable[[str], None]
 
@@ -60,12 +61,18 @@ SETTINGS = {  # two tickets at once on a small machine; nothing of the demo outl
 
 
 def run_demo(
-    agent: str = "scripted", keep: bool = False, home: Path | None = None, echo: Echo = print
+    agent: str = "scripted",
+    keep: bool = False,
+    home: Path | None = None,
+    echo: Echo = print,
+    *,
+    kill: bool = False,
 ) -> int:
     """Run the demo and print it; 0 iff both tickets are done and every claim at the end holds.
 
     ``keep`` leaves the services running and the home in place. ``home`` must be new or empty; by default it is a
-    temporary folder.
+    temporary folder. ``kill`` runs the service as processes that end themselves by SIGKILL at the merge and at the
+    deploy to production.
 
     :raises RequestRefused: the home is not empty, or there is no such agent.
     :raises OutsideError: git or the disk failed.
@@ -73,7 +80,7 @@ def run_demo(
     processes, clock = SystemProcesses(), SystemClock()
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ORCH_")}
     place = _make_home(home)
-    demo = Demo(place, echo, processes, clock)
+    demo = Demo(place, echo, processes, clock, kill)
     good = False
     try:
         with (
@@ -94,6 +101,7 @@ class Demo:
     echo: Echo
     processes: Processes
     clock: Clock
+    kill: bool = False
     began: float = 0.0
     sample: Sample | None = None
     _seen: dict[str, int] = field(default_factory=dict)
@@ -106,36 +114,42 @@ class Demo:
         git = Git(self.processes, name="A. Person", email="person@example.org")
         sample = self.sample = write_sample(self.home, git, python=sys.executable, agent=choice.table)
         first = self._measure_first(sample, choice.environ)
-        settings = load_settings({"ORCH_HOME": str(self.home / "state"), **SETTINGS})
-        with (
-            open_app(settings, choice.environ, role="demo") as app,
-            _log_to(self.home / LOG, settings, self.clock),
-        ):
-            repository = app.register_repository(sample.repository, name=NAME, prefix=PREFIX)
-            before = app.operations.baseline(NAME)
-            self._note(f"registered {NAME} ({sample.first_commit[:12]}) and filed two tickets")
-            filed = [app.operations.add_task(NAME, ticket).work_item for ticket in tickets()]
-            with Service(app):
-                self._watch(app, filed, choice.patience_s)
-            stories = [app.operations.story(work_item) for work_item in filed]
-            proof = Proof(self.echo)
-            proof.head("tickets")
-            for story in stories:
-                text = f"{story.task.work_item} {story.task.title!r} is {story.task.stage}"
-                proof.claim(story.task.stage is Stage.DONE, text)
-            prove_delivery(proof, stories, sample, git=git, forge=repository.location, http=app.http)
-            after = app.operations.baseline(NAME)
-            show_coverage(
-                proof,
-                stories,
-                first=first,
-                before=before.percent if before else None,
-                after=after.percent if after else None,
-            )
-            show_costs(proof, stories, choice.cost_note)
-            proof.head("orch why")
-            for work_item in filed:
-                self.echo(f"  {app.operations.why(work_item).line()}")
+        variables = {"ORCH_HOME": str(self.home / "state"), **SETTINGS}
+        settings = load_settings(variables)
+        with _log_to(self.home / LOG, settings, self.clock):
+            with open_app(settings, choice.environ, role="demo") as app:
+                repository = app.register_repository(sample.repository, name=NAME, prefix=PREFIX)
+                before = app.operations.baseline(NAME)
+                self._note(f"registered {NAME} ({sample.first_commit[:12]}) and filed two tickets")
+                filed = [app.operations.add_task(NAME, ticket).work_item for ticket in tickets()]
+                if not self.kill:
+                    with Service(app):
+                        self._watch(app, filed, choice.patience_s)
+            lives = Lives({**choice.environ, **variables}, self.home / LOG, self.processes, self.clock)
+            if self.kill:
+                self._watch_lives(lives, settings, choice, filed)
+            with open_app(settings, choice.environ, role="demo") as app:
+                stories = [app.operations.story(work_item) for work_item in filed]
+                proof = Proof(self.echo)
+                proof.head("tickets")
+                for story in stories:
+                    text = f"{story.task.work_item} {story.task.title!r} is {story.task.stage}"
+                    proof.claim(story.task.stage is Stage.DONE, text)
+                if self.kill:
+                    prove_lives(proof, lives.ended, len(POINTS), deploys=app.folders.deploys)
+                prove_delivery(proof, stories, sample, git=git, forge=repository.location, http=app.http)
+                after = app.operations.baseline(NAME)
+                show_coverage(
+                    proof,
+                    stories,
+                    first=first,
+                    before=before.percent if before else None,
+                    after=after.percent if after else None,
+                )
+                show_costs(proof, stories, choice.cost_note)
+                proof.head("orch why")
+                for work_item in filed:
+                    self.echo(f"  {app.operations.why(work_item).line()}")
         return self._verdict(proof)
 
     def end(self, *, keep: bool, good: bool, own_home: bool) -> None:
@@ -161,11 +175,30 @@ class Demo:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _watch(self, app: App, filed: Sequence[str], patience_s: float) -> None:
-        """Print what happens until every ticket has come to rest."""
+    def _watch_lives(
+        self, lives: Lives, settings: Settings, choice: AgentChoice, filed: Sequence[str]
+    ) -> None:
+        """Watch from beside, as ``orch task list`` does, what several lives of the service come to."""
+
+        def look() -> None:
+            told = lives.go_on()
+            if told is not None:
+                self._note(f"*** {told}")
+
+        try:
+            with open_readonly(settings, choice.environ) as app:
+                self._watch(app, filed, choice.patience_s, look)
+        finally:
+            lives.end()
+
+    def _watch(
+        self, app: App, filed: Sequence[str], patience_s: float, look: Callable[[], None] = lambda: None
+    ) -> None:
+        """Print what happens until every ticket has come to rest; ``look`` goes with every round."""
         never = threading.Event()
         deadline = self.clock.boottime() + patience_s
         while True:
+            look()
             tasks = [self._tell(app, work_item) for work_item in filed]
             if all(task.stage.terminal or task.hold in STUCK for task in tasks):
                 break

@@ -240,9 +240,23 @@ def start_ticks(pid: int) -> int | None:
 
 
 def process_state(pid: int) -> str | None:
-    """One letter as in ``ps``; None where there is no such process or it is hidden."""
+    """One letter as in ``ps``; None where there is no such process or it is hidden.
+
+    A leader that has ended shows as a zombie while threads of it still run, and hold its locks: then it is one of theirs.
+    """
     fields = _stat_fields(pid)
-    return fields[0] if fields else None
+    if not fields:
+        return None
+    return _state_of_threads(pid) if fields[0] in ZOMBIE_STATES else fields[0]
+
+
+def _state_of_threads(pid: int) -> str:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:  # collected meanwhile
+        return "X"
+    states = [fields[0] for tid in threads if (fields := _stat_fields(f"{pid}/task/{tid}"))]
+    return next((state for state in states if state not in ZOMBIE_STATES), "Z")
 
 
 def pid_alive(pid: object) -> bool:
@@ -271,7 +285,7 @@ def _hidden(pid: int) -> bool:
     return True
 
 
-def _stat_fields(pid: int) -> list[str]:
+def _stat_fields(pid: int | str) -> list[str]:
     text = _read(f"/proc/{pid}/stat")
     return text[text.rindex(")") + 2 :].split() if ")" in text else []
 

@@ -21,12 +21,12 @@ from orchestrator.runtime.process import (
     ProcessIdentity,
     machine_boot_id,
     pid_namespace,
+    process_state,
     start_ticks,
 )
 
 POLL_S = 0.02
 # Fields of /proc/<pid>/stat, counted after the command's closing parenthesis.
-STATE_FIELD = 0
 GROUP_FIELD = 2
 SESSION_FIELD = 3
 
@@ -119,7 +119,8 @@ def _members(session: int) -> Iterator[_Member]:
             continue  # it has just ended
         fields = text[text.rindex(")") + 2 :].split() if ")" in text else []
         if len(fields) > SESSION_FIELD and int(fields[SESSION_FIELD]) == session:
-            yield _Member(int(entry.name), fields[STATE_FIELD], int(fields[GROUP_FIELD]))
+            pid = int(entry.name)
+            yield _Member(pid, process_state(pid) or "X", int(fields[GROUP_FIELD]))
 
 
 def _marked(pid: int, marker: str) -> bool:

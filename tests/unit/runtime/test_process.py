@@ -120,6 +120,24 @@ def test_a_zombie_is_dead(processes: SystemProcesses) -> None:
         os.waitpid(pid, 0)
 
 
+def test_a_leader_that_has_ended_lives_in_its_threads(processes: SystemProcesses, tmp_path: Path) -> None:
+    """SIGKILL reaches the threads of a process one by one; until the last has ended its locks are held."""
+    program = (
+        "import ctypes, threading\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    spawned = processes.spawn([sys.executable, "-c", program], cwd=tmp_path, env={}, output=tmp_path / "log")
+    try:
+        leader = Path(f"/proc/{spawned.pid}/stat")
+        wait_until(lambda: leader.read_text().rsplit(")", 1)[1].split()[0] == "Z")
+        assert processes.liveness(spawned) is Liveness.ALIVE
+        assert pid_alive(spawned.pid)
+    finally:
+        os.kill(spawned.pid, signal.SIGKILL)
+    wait_until(lambda: processes.liveness(spawned) is Liveness.DEAD)
+
+
 def test_the_same_number_in_another_life_is_dead(
     processes: SystemProcesses, spawned: ProcessIdentity
 ) -> None:

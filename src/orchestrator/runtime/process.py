@@ -242,7 +242,7 @@ def start_ticks(pid: int) -> int | None:
 def process_state(pid: int) -> str | None:
     """One letter as in ``ps``; None where there is no such process or it is hidden.
 
-    A leader that has ended shows as a zombie while threads of it still run, and hold its locks: then it is one of theirs.
+    A leader that has ended shows as a zombie while threads of it run on, and hold its locks: then it is one of theirs.
     """
     fields = _stat_fields(pid)
     if not fields:

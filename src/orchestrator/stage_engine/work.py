@@ -101,7 +101,15 @@ class Work:
             return self._again(at, name, error.findings)
         except OutsideError as error:
             return self._again(at, name, (Finding(str(error), file=path),))
+        outcome = self._take_over(at, step, name, path, data, wanted)
+        # Only now: it was the one copy, and an agent is not paid twice for what a crash here would lose.
         at.place.workspaces.reset_to(task.work_item, _head(at))
+        return outcome
+
+    def _take_over(
+        self, at: Situation, step: Step, name: str, path: str, data: bytes, wanted: str
+    ) -> Outcome:
+        task = at.task
         if name == "14-staging-log.md":
             return self._moves.mark(
                 at,

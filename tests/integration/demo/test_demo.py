@@ -59,6 +59,21 @@ def test_two_tickets_are_delivered_and_nothing_is_left_behind(tmp_path: Path) ->
 
 
 @pytest.mark.timeout(240)
+def test_a_service_that_is_killed_at_the_merge_and_at_the_deploy_delivers_them_all_the_same(
+    tmp_path: Path,
+) -> None:
+    home, lines = tmp_path / "demo", []
+    assert run_demo(home=home, echo=lines.append, kill=True) == 0, "\n".join(lines)
+    assert_delivered(lines)
+    text = "\n".join(lines)
+    assert "*** SIGKILL at merge_pr.after_act" in text
+    assert "*** SIGKILL at deploy_init.after_act" in text
+    assert "yes  it was ended by SIGKILL twice while it worked" in text
+    assert text.count("was started once, by its own records") == 4
+    assert not left_over(home)
+
+
+@pytest.mark.timeout(240)
 def test_the_real_claude_code_delivers_them_against_the_scripted_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

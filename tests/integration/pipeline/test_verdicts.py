@@ -1,5 +1,9 @@
 """Reviewers and testers: what their verdicts do, and what happens where they cannot be used."""
 
+import sqlite3
+
+import pytest
+
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import Build
@@ -141,3 +145,17 @@ def test_architect_who_cannot_build_on_the_analysis_sends_it_back(pipeline: Buil
     assert ("architecture", "analysis", "reject") in line.moves(item)
     assert line.roles(item)[:4] == ["analyst", "architect", "analyst", "architect"]
     assert "Some words." in line.agents(item)[2]["notes"]
+
+
+@pytest.mark.parametrize("name", ["12-review.md", "13-test-report.md", "14-staging-log.md"])
+def test_document_outlives_a_commit_that_fails_while_it_is_taken_over(pipeline: Build, name: str) -> None:
+    """Law 8: what an agent has delivered is not paid for again because we stumbled over it."""
+    line = pipeline(staging=True).start()
+
+    def fail() -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    line.points.on("step.begin", lambda: line.points.on("db.before_commit", fail), step=f"record:{name}")
+    item = line.add()
+    line.done(item, 60)
+    assert line.roles(item) == ["analyst", "developer", "reviewer", "tester", "deployer"]

@@ -147,6 +147,7 @@ def desk_at(folder: Path) -> Desk:
         database,
         ownership,
         Configs(NoPlaces()),
+        clock=clock,
         entropy=entropy,
         wake=woken.extend,
         extra=lambda: {"reaper": {}},

@@ -188,6 +188,15 @@ CREATE TABLE outbox (
     created_at TEXT NOT NULL
 );
 
+CREATE TABLE outside_failures (
+    task_id   INTEGER PRIMARY KEY REFERENCES tasks (id),
+    effect_id INTEGER REFERENCES effects (id),
+    reason    TEXT NOT NULL,
+    attempts  INTEGER NOT NULL,
+    since     TEXT NOT NULL,
+    last_at   TEXT NOT NULL
+);
+
 CREATE TABLE own_commits (
     repo    TEXT NOT NULL,
     sha     TEXT NOT NULL,
@@ -336,6 +345,8 @@ CREATE INDEX jobs_queue ON jobs (priority DESC, id) WHERE status = 'queued';
 CREATE INDEX jobs_running ON jobs (claimed_by, id) WHERE status = 'running';
 
 CREATE INDEX outbox_open ON outbox (id) WHERE sent_at IS NULL AND parked_at IS NULL;
+
+CREATE INDEX outside_failures_of_effects ON outside_failures (effect_id) WHERE effect_id IS NOT NULL;
 
 CREATE INDEX slots_of_task ON slots (task_id);
 

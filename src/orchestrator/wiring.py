@@ -326,6 +326,7 @@ class App:
             self.database,
             self.ownership,
             self.configs,
+            clock=self.clock,
             entropy=self.entropy,
             wake=self._wake,
             extra=self._daemon_blocks,

@@ -79,6 +79,10 @@ class Desk(Protocol):
         """Why it stands where it stands."""
         ...
 
+    def effects(self, *, work_item: str | None, everything: bool, before: int, limit: int) -> Plain:
+        """A page of effects."""
+        ...
+
     def queue(self) -> Plain:
         """What runs, waits and holds."""
         ...
@@ -140,6 +144,13 @@ class LocalDesk:
     def why(self, work_item: str) -> Plain:
         """Why it stands there."""
         return views.why(self._operations.why(work_item))
+
+    def effects(self, *, work_item: str | None, everything: bool, before: int, limit: int) -> Plain:
+        """A page of effects."""
+        found = self._operations.effects(
+            work_item=work_item, everything=everything, before=before, limit=limit
+        )
+        return views.effect_page(found, limit)
 
     def queue(self) -> Plain:
         """What runs, waits and holds."""

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "why": Lazy("why", "Why a task stands where it stands, in one line."),
     "pipeline": Lazy("pipeline", "The stages, their steps and gates."),
     "lease": Lazy("lease", "Who owns which task's transition."),
+    "effect": Lazy("effect", "What is being done outside and not settled; say what became of it."),
     "unfreeze": Lazy("unfreeze", "Let a frozen repository deliver again."),
     "doctor": Lazy("doctor", "Look for what will not work, and say how to mend it."),
 }

@@ -97,6 +97,17 @@ class RemoteDesk:
         """Why it stands there."""
         return self._ask("GET", f"/tasks/{_segment(work_item)}/why")
 
+    def effects(self, *, work_item: str | None, everything: bool, before: int, limit: int) -> Plain:
+        """A page of effects."""
+        asked: dict[str, object] = {
+            "all": "true" if everything else "false",
+            "before": before,
+            "limit": limit,
+        }
+        return self._ask(
+            "GET", "/effects?" + urlencode({**asked, **({"task": work_item} if work_item else {})})
+        )
+
     def queue(self) -> Plain:
         """What runs, waits and holds."""
         return self._ask("GET", "/queue")

@@ -1,7 +1,7 @@
 """The ledger of effects: intents and what settled them (DESIGN §6). Rows are never deleted and only move forward."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from orchestrator.db import leases
 from orchestrator.db.database import Row, Tx
@@ -102,6 +102,11 @@ def unsettled(tx: Tx, task_id: TaskId) -> list[Intent]:
 def all_unsettled(tx: Tx) -> list[Intent]:
     """Unsettled effects of all tasks, for people and for the reconciler."""
     return [_intent(row) for row in tx.all("effects.all_unsettled")]
+
+
+def on_show(tx: Tx, task_id: TaskId | None, *, everything: bool, before: int, limit: int) -> Sequence[Row]:
+    """Rows for people, newest first: with the task's number and what keeps failing; of one task or of all."""
+    return tx.all("effects.on_show", task_id=task_id, everything=everything, before=before, limit=limit)
 
 
 def applied(tx: Tx, task_id: TaskId, name: EffectName) -> Intent | None:

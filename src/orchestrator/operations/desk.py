@@ -1,17 +1,19 @@
-"""The operator's desk: both halves in one, as the command line, HTTP and the board are handed it."""
+"""The operator's desk: all its parts in one, as the command line, HTTP and the board are handed it."""
 
 from collections.abc import Callable, Iterable, Mapping
 
 from orchestrator.db.database import Database
 from orchestrator.domain.ids import TaskId
 from orchestrator.operations.deciding import Deciding
+from orchestrator.operations.effects import EffectDesk
 from orchestrator.operations.reading import Reading
+from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.stage_engine.situation import Configs
 from orchestrator.transition_lease import Ownership
 
 
-class Operations(Reading, Deciding):
+class Operations(Reading, Deciding, EffectDesk):
     """The operator's desk."""
 
     def __init__(
@@ -20,6 +22,7 @@ class Operations(Reading, Deciding):
         ownership: Ownership,
         configs: Configs,
         *,
+        clock: Clock,
         entropy: Entropy,
         wake: Callable[[Iterable[TaskId]], None],
         extra: Callable[[], Mapping[str, object]],
@@ -27,3 +30,4 @@ class Operations(Reading, Deciding):
         """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory."""
         Reading.__init__(self, database, ownership, configs, extra=extra)
         Deciding.__init__(self, database, entropy=entropy, wake=wake)
+        EffectDesk.__init__(self, database, clock)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.db import effects, events, evidence, jobs, leases, repositories, slots, tasks
+from orchestrator.db import effects, events, evidence, failures, jobs, leases, repositories, slots, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import OperatorError
@@ -45,12 +45,16 @@ class Why:
     since: str
     next: str
     subject: str | None  # the commit on show, which a decision now would be about
+    failed: str | None = None  # what keeps failing outside, how often and since when
 
     def line(self) -> str:
         """All of it in one line."""
         owner = f"owned by {self.owner}" if self.owner else "owned by nobody"
         waits = " ".join(self.waits_for.split())  # a reason may quote an agent's many lines
-        return f"{self.work_item} {self.stage}: {owner}; {waits} since {self.since}; next: {self.next}"
+        failed = f"; {self.failed}" if self.failed else ""
+        return (
+            f"{self.work_item} {self.stage}: {owner}; {waits} since {self.since}{failed}; next: {self.next}"
+        )
 
 
 class Reading:
@@ -129,7 +133,8 @@ class Reading:
             owner = f"{held.owner} (pid {held.owner_pid})" if held else None
             waits, since = self._waits_for(tx, task)
             following, subject = self._next(tx, task), subject_on_show(tx, task)
-            return Why(task.work_item, task.stage, owner, waits, since, following, subject)
+            failed = _failed(failures.of_task(tx, task.id)) if not task.stage.terminal else None
+            return Why(task.work_item, task.stage, owner, waits, since, following, subject, failed)
 
     def baseline(self, repo: str) -> slots.Baseline | None:
         """The coverage baseline in force."""
@@ -199,6 +204,13 @@ class Reading:
             config = None
         step = next_step(task.stage, evidence.steps_of_round(tx, task), configured(config))
         return step.name if step else f"leave {task.stage}"
+
+
+def _failed(failing: failures.OutsideFailure | None) -> str | None:
+    if failing is None:
+        return None
+    times = f"{failing.attempts} times" if failing.attempts > 1 else "once"
+    return f"failed outside {times} since {failing.since}: {failing.reason}"
 
 
 def _job(job: Job, open_tasks: Mapping[TaskId, Task]) -> dict[str, object]:

@@ -24,6 +24,7 @@ from orchestrator.rules.transitions import (
     EdgeKind,
     Step,
 )
+from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check
 from orchestrator.stage_engine.situation import CANCELLED, Outcome, Situation, Tools
@@ -37,12 +38,21 @@ TURNED_BY_CANCEL = frozenset({EffectName.PUSH, EffectName.OPEN_PR, EffectName.IM
 class Acts:
     """Intends, drives and follows up effects."""
 
-    def __init__(self, tools: Tools, moves: Moves, back: WaysBack, plans: Plans, deployer: Deployer) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        moves: Moves,
+        back: WaysBack,
+        plans: Plans,
+        deployer: Deployer,
+        failures: Failures,
+    ) -> None:
         self._tools = tools
         self._moves = moves
         self._back = back
         self._plans = plans
         self._deployer = deployer
+        self._failures = failures
 
     def take(self, at: Situation, step: Step) -> Outcome:
         """Intend the step's effect and drive it."""
@@ -74,7 +84,7 @@ class Acts:
         turned = cancelled if intent.name in TURNED_BY_CANCEL and at.task.stage is not Stage.DEPLOY else None
         seen = self._tools.ledger.drive(at.lease, at.task, intent, turned=turned)
         if isinstance(seen, Open):
-            return self._wait(at, seen.reason)
+            return self._wait(at, seen.reason, seen.intent)
         if seen.state is EffectState.APPLIED:
             return self._applied(at, seen)
         return self._revoked(at, seen)
@@ -234,7 +244,8 @@ class Acts:
         if last is not None and self._deployer.exit(start_of(last)) is None:
             raise NotYet(f"the start of {last.judged['sha']} in {environment.name} has not ended")
 
-    def _wait(self, at: Situation, reason: str) -> Outcome:
+    def _wait(self, at: Situation, reason: str, intent: Intent | None = None) -> Outcome:
+        self._failures.note(at.task.id, reason, intent.effect_id if intent is not None else None)
         self._tools.waypoints.reach("effect.open", task=at.task.id, reason=reason)
         return Outcome.RETRY
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from orchestrator.db import effects, events, evidence, jobs, leases, tasks
+from orchestrator.db import effects, events, evidence, failures, jobs, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.evidence import CheckResult
 from orchestrator.deploy.deployer import Deployer
@@ -22,6 +22,7 @@ from orchestrator.domain.task import Hold, Task
 from orchestrator.images.store import ImageStore
 from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_target, next_step
 from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import Plans
 from orchestrator.stage_engine.signals import Signals
@@ -45,7 +46,9 @@ class StageEngine:
         self._tools = tools
         self._moves = Moves(tools)
         back = WaysBack(tools, self._moves)
-        self._acts = Acts(tools, self._moves, back, Plans(store, tools.entropy), deployer)
+        self._failures = Failures(tools.database, tools.secrets)
+        plans = Plans(store, tools.entropy)
+        self._acts = Acts(tools, self._moves, back, plans, deployer, self._failures)
         self._signals = Signals(tools, self._moves, back)
         self._work = Work(tools, self._moves, back, self._acts)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
@@ -126,16 +129,23 @@ class StageEngine:
         return True
 
     def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Outcome:
+        at: Situation | None = None
         try:
             with self._tools.ownership.transition(task_id, owner, run_id=run_id) as lease:
                 if lease is None:
                     return self._why_busy(task_id)
-                return self._step(self._situation(lease))
+                at = self._situation(lease)
+                outcome = self._step(at)
+            if at.failing and outcome is not Outcome.RETRY:
+                self._failures.forget(task_id)
+            return outcome
         except LostRace as lost:
             log.info("race lost", task_id=task_id, owner=owner.value, reason=str(lost))
             return Outcome.DEFERRED
         except OutsideError as error:
             log.warning("step failed outside", task_id=task_id, reason=str(error))
+            driven = at.unsettled[0].effect_id if at is not None and at.unsettled else None
+            self._failures.note(task_id, str(error), driven)
             return Outcome.RETRY
 
     def _situation(self, lease: Lease) -> Situation:
@@ -146,9 +156,10 @@ class StageEngine:
             judged_by = judging_commit(task, evidence.candidates(tx, task.id))
             unsettled = tuple(effects.unsettled(tx, task.id))
             active = jobs.active_of_task(tx, task.id)
+            failing = failures.of_task(tx, task.id) is not None
         place = self._tools.places.of(task.repo)
         config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
-        return Situation(lease, task, place, config, passed, unsettled, active)
+        return Situation(lease, task, place, config, passed, unsettled, active, failing)
 
     def _step(self, at: Situation) -> Outcome:
         if at.unsettled:

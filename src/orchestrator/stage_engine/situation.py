@@ -65,6 +65,7 @@ class Situation:
     passed: Mapping[str, Mapping[str, object]]
     unsettled: tuple[Intent, ...] = ()  # read in the same snapshot as what has passed
     active: Job | None = None
+    failing: bool = False  # earlier looks have failed outside
 
     @property
     def has(self) -> frozenset[str]:

@@ -127,6 +127,14 @@ def _reading(api: FastAPI, operations: Operations) -> None:
         """Who owns it, what it waits for, since when, what happens next."""
         return Json(views.why(operations.why(work_item)))
 
+    @api.get("/effects", tags=["reading"])
+    def effects(
+        task: str | None = None, all: bool = False, before: _Id = NEWEST, limit: _Limit = PAGE
+    ) -> Json:
+        """Effects that are not settled, or with ``all`` every one, of one ``task`` or of all; newest first."""
+        found = operations.effects(work_item=task, everything=all, before=before, limit=limit)
+        return Json(views.effect_page(found, limit))
+
     @api.get("/tasks/{work_item}/signals/{signal_id}", tags=["reading"])
     def signal(work_item: str, signal_id: int) -> Json:
         """What came of a decision; ``outcome`` is null while it waits."""

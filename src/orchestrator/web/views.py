@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from orchestrator.domain.event import Event
 from orchestrator.domain.task import Task
 from orchestrator.operations.deciding import Receipt
+from orchestrator.operations.effects import EffectOnShow
 from orchestrator.operations.reading import TaskStory, Why
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ def task_page(tasks: list[Task], limit: int, *, newest_first: bool) -> Plain:
         "next_before": following if newest_first else None,
         "next_after": None if newest_first else following,
     }
+
+
+def effect_page(effects: list[EffectOnShow], limit: int) -> Plain:
+    """A page of effects, newest first; ``next_before`` asks for the next, None where there is none."""
+    following = effects[-1].id if effects and len(effects) == limit else None
+    return {"effects": [record(effect) for effect in effects], "next_before": following}
 
 
 def event_page(events: Iterable[Event], after: int) -> Plain:

@@ -59,3 +59,11 @@ LIMIT 1;
 -- name: raise_environment
 INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, 1)
 ON CONFLICT (environment) DO UPDATE SET epoch = epoch + 1 RETURNING epoch;
+
+-- name: on_show
+SELECT effects.*, tasks.work_item, failing.reason AS failure, failing.attempts, failing.since AS failing_since
+FROM effects JOIN tasks ON tasks.id = effects.task_id
+LEFT JOIN outside_failures AS failing ON failing.effect_id = effects.id
+WHERE effects.id < :before AND (:task_id IS NULL OR effects.task_id = :task_id)
+  AND (:everything OR effects.state IN ('intended', 'revoking', 'in_doubt'))
+ORDER BY effects.id DESC LIMIT :limit;

@@ -1,0 +1,13 @@
+-- name: note
+INSERT INTO outside_failures (task_id, effect_id, reason, attempts, since, last_at)
+VALUES (:task_id, :effect_id, :reason, 1, utc_now(), utc_now())
+ON CONFLICT (task_id) DO UPDATE SET
+    attempts = CASE WHEN effect_id IS excluded.effect_id THEN attempts + 1 ELSE 1 END,
+    since = CASE WHEN effect_id IS excluded.effect_id THEN since ELSE excluded.since END,
+    effect_id = excluded.effect_id, reason = excluded.reason, last_at = excluded.last_at;
+
+-- name: of_task
+SELECT * FROM outside_failures WHERE task_id = :task_id;
+
+-- name: forget
+DELETE FROM outside_failures WHERE task_id = :task_id;

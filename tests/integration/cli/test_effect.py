@@ -1,0 +1,32 @@
+"""``orch effect``: a person looks at what is not settled outside."""
+
+from orchestrator.domain.effect import EffectName
+from orchestrator.domain.stage import Stage
+from tests.fixtures_desk import desk_at
+from tests.fixtures_orch import Here, Orch
+
+
+def _unsettled(orch: Orch) -> None:
+    desk = desk_at(orch.home)
+    desk.repository()
+    desk.file()
+    desk.move("SHOP-1", Stage.DEPLOY_STAGING)
+    desk.effect("SHOP-1", EffectName.PUSH, "orch/shop-1:absent.." + "a" * 40)
+    desk.effect("SHOP-1", EffectName.MERGE_PR, "b" * 40, settled=False)
+    desk.database.close()
+
+
+class TestListing:
+    def test_lists_what_is_not_settled(self, here: Here, orch: Orch) -> None:
+        _unsettled(orch)
+        said = here("effect", "list")
+        assert said.code == 0
+        assert "merge_pr" in said.out and "SHOP-1" in said.out and "b" * 12 in said.out
+        assert "push" not in said.out and "b" * 13 not in said.out
+        assert "push" in here("effect", "list", "--all", "--task", "shop-1").out
+        assert [e["name"] for e in here("effect", "list", "--json").data["effects"]] == ["merge_pr"]
+
+    def test_says_when_there_is_none(self, here: Here, orch: Orch) -> None:
+        desk_at(orch.home).database.close()
+        assert "Every effect is settled" in here("effect", "list").out
+        assert here("effect", "list", "--task", "SHOP-9").code == 2

@@ -1,0 +1,60 @@
+"""Owners that live: long work and a lost heartbeat are no death (cases 2 and 4)."""
+
+import sqlite3
+from datetime import timedelta
+
+from orchestrator.db import leases
+from orchestrator.wiring import App
+from tests.fixtures_pipeline import Build
+from tests.waiting import wait_until
+
+SHORT = {"ORCH_PROCESS_TTL_S": "5", "ORCH_HEARTBEAT_INTERVAL_S": "0.2"}
+
+
+def test_a_long_stage_is_not_taken_for_a_dead_one(pipeline: Build) -> None:
+    """Hours of work, an agent that says nothing, and every net cast again: one run, one attempt, nobody replaced."""
+    line = pipeline(settings=SHORT).start()
+    line.agent({"role": "developer", "until": str(line.root / "go")})
+    item = line.add()
+    run = line.started(item, "developer")
+    for _ in range(5):
+        line.clock.ahead += timedelta(hours=1)
+        assert line.app.reaper.run_once() == {
+            **line.app.reaper.run_once(),
+            "dead_owner": 0,
+            "not_finalised": 0,
+        }
+        line.app.reconciler.run_once()
+    assert line.app.ownership.snapshot()["stale_reclaims"] == 0
+    (line.root / "go").touch()
+    line.done(item)
+    assert [each["pid"] for each in line.agents(item) if each["role"] == "developer"] == [run["pid"]]
+    assert {each["attempt"] for each in line.agents(item)} == {1}
+
+
+def test_one_lost_heartbeat_costs_nothing(pipeline: Build) -> None:
+    line = pipeline(settings=SHORT).start()
+    line.agent({"role": "developer", "until": str(line.root / "go")})
+    item = line.add()
+    line.started(item, "developer")
+    lost = []
+
+    def fail() -> None:
+        lost.append(True)
+        raise sqlite3.OperationalError("database is locked")
+
+    line.points.on("db.before_commit", fail)
+    wait_until(lambda: lost)
+    before = _heartbeat(line.app)
+    wait_until(lambda: _heartbeat(line.app) != before)
+    (line.root / "go").touch()
+    line.done(item)
+    assert {each["attempt"] for each in line.agents(item)} == {1}
+    assert line.alerts() == []
+
+
+def _heartbeat(app: App) -> str:
+    with app.database.read() as tx:
+        row = leases.process(tx, app.boot_id, 5.0)
+    assert row is not None
+    return str(row.heartbeat_at)

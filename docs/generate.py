@@ -25,6 +25,7 @@ DONE_BY = {
     StepKind.APPROVAL: "a person's word",
     StepKind.BRANCH: "fixes base commit, branch and configuration",
     StepKind.CANDIDATE: "builds the candidate M",
+    StepKind.CALL_OFF: "makes it impossible that the runner still undoes the deploy",
 }
 
 
@@ -150,6 +151,8 @@ def _needs(step: Step) -> str:
     """The part of .orchestrator.toml without which the step is left out; whatever is deployed has an artefact."""
     if step.needs == "image":
         return "`image`, `staging` or `production`"
+    if step.needs == "self":
+        return "a deploy of the orchestrator itself"
     return f"`{step.needs}`" if step.needs else ""
 
 

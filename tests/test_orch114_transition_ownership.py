@@ -73,7 +73,7 @@ def two_enter(
     first, _ = bench.process("first", enabled=enabled, points=points)
     other, ownership = bench.process("second", enabled=enabled)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(first.advance_stage, task.id, Actor.FINALIZER)
+        running = pool.submit(first.advance_stage, task.id, Actor.MONITOR)
         assert there.wait(20)
         try:
             seen = other.advance_stage(task.id, second)
@@ -211,7 +211,17 @@ def test_tc06_a_killed_finalisation_converges_without_a_second_effect(bench: Ben
     task = bench.before_the_merge()
     with held_by(bench, task, point=point, start_ticks=1):
         engine, _ = bench.process("second")
-        assert engine.run_deploy_finalizer(task.id) is Outcome.WORKING
+        assert engine.advance_stage(task.id, Actor.RECOVERY) is Outcome.WORKING
+    everything_once(bench)
+
+
+def test_tc06_the_finalizer_starts_no_new_deploy(bench: Bench) -> None:
+    """DESIGN §7: Phase C ends a deploy that has started; what was never intended is the ordinary actors'."""
+    task = bench.before_the_merge()
+    engine, _ = bench.process("first")
+    assert engine.run_deploy_finalizer(task.id) is Outcome.DEFERRED
+    assert bench.outside.calls[EffectName.DEPLOY_INIT] == 0
+    assert engine.advance_stage(task.id, Actor.RECOVERY) is Outcome.WORKING
     everything_once(bench)
 
 
@@ -262,7 +272,7 @@ def test_tc08_a_signal_that_came_too_late_is_answered(bench: Bench) -> None:
     points = Points()
     points.on("merge_pr.before_act", lambda: say(bench, task, CANCEL))
     engine, _ = bench.process("first", points=points)
-    engine.advance_stage(task.id, Actor.FINALIZER)
+    engine.advance_stage(task.id, Actor.MONITOR)
     [outcome] = outcomes(bench)
     assert outcome is not None
     assert outcome.startswith("refused: the change is on main already")
@@ -486,7 +496,7 @@ def held_by(
     points.on(point, hook)
     engine, _ = bench.process("first", points=points, **identity)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(engine.advance_stage, task.id, Actor.FINALIZER)
+        running = pool.submit(engine.advance_stage, task.id, Actor.MONITOR)
         assert there.wait(20)
         try:
             yield

@@ -400,6 +400,14 @@ CREATE TRIGGER stage_terminal_is_final BEFORE UPDATE OF stage ON tasks
 WHEN OLD.stage IN ('done', 'cancelled') AND NEW.stage <> OLD.stage
 BEGIN SELECT RAISE(ABORT, 'a terminal stage is final'); END;
 
+CREATE TRIGGER stage_waits_for_conditional_undo BEFORE UPDATE OF stage ON tasks
+WHEN NEW.stage = 'done' AND EXISTS
+     (SELECT 1 FROM effects WHERE task_id = NEW.id AND name = 'deploy_init' AND state = 'applied'
+      AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
+                      AND undo.sequence = json_extract(effects.evidence, '$.conditional_undo.sequence')))
+BEGIN SELECT RAISE(ABORT, 'its deploy may still be undone: not done'); END;
+
 CREATE TRIGGER stage_waits_for_effects BEFORE UPDATE OF stage ON tasks
 WHEN EXISTS (SELECT 1 FROM effects WHERE task_id = NEW.id AND state IN ('intended', 'revoking', 'in_doubt'))
 BEGIN SELECT RAISE(ABORT, 'an effect is unsettled: the stage stays'); END;

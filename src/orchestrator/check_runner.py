@@ -14,6 +14,7 @@ from orchestrator.db.database import Database
 from orchestrator.db.evidence import CheckResult
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.health import Health
+from orchestrator.deploy.records import Claimant
 from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError, MeasurementFailed, OutsideError
 from orchestrator.domain.ids import Sha
@@ -130,9 +131,10 @@ class CheckRunner:
         with self._database.read() as tx:
             candidate = evidence.candidates(tx, task.id)[-1]
             started = _start_in(effects.of_task(tx, task.id), environment.name, candidate.sha)
+            last = effects.last_start(tx, environment.name)
         sha = candidate.sha
-        if started is not None:
-            failure = self._command_failure(started, environment, stop)
+        if started is not None and last == started:  # else something has been started since, or brought back
+            failure = self._command_failure(started, environment, stop) or self._undone(started)
             if failure is not None:
                 tail = self._deployer.log_tail(start_of(started), TAIL_BYTES)
                 return CheckResult(job.kind, sha, False, {"reason": failure, "tail": tail})
@@ -175,6 +177,14 @@ class CheckRunner:
                 f"the deploy command of {environment.name} {ended.ending.value}{code}. {ended.detail}".strip()
             )
         return None
+
+    def _undone(self, started: Intent) -> str | None:
+        """Why there is nothing to watch any more: the runner of a deploy of ourselves has undone it."""
+        undo = start_of(started).undo
+        claim = self._deployer.started(undo.start) if undo is not None else None
+        if undo is None or claim is None or claim.by is not Claimant.CHILD:
+            return None
+        return f"{started.judged['sha']} did not report within {undo.within_s:g} s, so its own runner has undone it"
 
 
 def _not_run(job: Job, sha: Sha, program: str, error: OSError) -> CheckResult:

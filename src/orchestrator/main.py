@@ -38,6 +38,8 @@ class Service:
         app.wakeups.on_tasks(app.driver.wake)
         requeued = app.recovery.requeue_running_jobs()
         recovered = app.recovery.recover_on_startup()
+        if app.self_deploys.begin():
+            self._loops.append(self._loop(app.self_deploys))
         log.info("recovered", requeued_checks=requeued, **recovered)
         app.driver.start()
         for loop in self._loops:

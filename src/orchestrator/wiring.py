@@ -19,6 +19,7 @@ from orchestrator.daemons.outbox import Outbox
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.recovery import Recovery
+from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import evidence, leases, repositories
 from orchestrator.db.database import Database
@@ -60,7 +61,7 @@ from orchestrator.runtime.sessions import SystemSessions
 from orchestrator.runtime.wakeups import Wakeups
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.stage_engine.engine import StageEngine
-from orchestrator.stage_engine.situation import Configs, Tools
+from orchestrator.stage_engine.situation import Configs, OwnDelivery, Tools
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.transition_lease import Ownership
 from orchestrator.workspace.clone import Clone
@@ -179,6 +180,7 @@ class App:
             entropy=self.entropy,
             waypoints=self.outside.waypoints,
             secrets=tuple(secret.reveal() for secret in self.settings.secrets()),
+            ours=OwnDelivery(self.settings.self_repo, self.settings.self_deploy_timeout_s),
             wake=self.wakeups.tasks,
             stop_job=self.wakeups.stop,
         )
@@ -258,6 +260,13 @@ class App:
             boot_id=self.boot_id,
             process_ttl_s=self.settings.process_ttl_s,
             telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def self_deploys(self) -> SelfDeploys:
+        """Deploys of ourselves."""
+        return SelfDeploys(
+            self.database, self.driver, self.deployer, build_sha=self.settings.build_sha, clock=self.clock
         )
 
     @cached_property

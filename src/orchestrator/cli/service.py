@@ -76,6 +76,7 @@ def _http(app: App, service: Service, local: Secret) -> FastAPI:
         local_token=local.reveal(),
         register=register,
         open_paths=OPEN_PATHS,
+        build_sha=settings.build_sha,
     )
     add_board(api, app.operations, clock=app.clock)
     return api

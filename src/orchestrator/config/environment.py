@@ -12,6 +12,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+import orchestrator
 from orchestrator.config import values
 from orchestrator.config.secret import Secret
 from orchestrator.config.settings import PREFIX, Settings, variable_of
@@ -19,17 +20,21 @@ from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.spelling import did_you_mean
 
-# What we ourselves give to deploy commands and agents. A service started by its own deploy command inherits them.
+# What we ourselves give to deploy commands, checks and agents. A service that one of them starts inherits them.
 FOREIGN = frozenset(
     {
         "ORCH_ARTIFACT",
         "ORCH_BRIEF",
+        "ORCH_CHECK_ID",
         "ORCH_DEPLOY_ID",
         "ORCH_DEPLOY_KIND",
         "ORCH_DEPLOY_TOKEN",
         "ORCH_DIGEST",
         "ORCH_ENVIRONMENT",
         "ORCH_GENERATION",
+        "ORCH_INSTALLATION",
+        "ORCH_PREVIOUS_ARTIFACT",
+        "ORCH_PREVIOUS_SHA",
         "ORCH_PROMPT",
         "ORCH_RUN_ID",
         "ORCH_SHA",
@@ -37,6 +42,7 @@ FOREIGN = frozenset(
         "ORCH_WORK_ITEM",
     }
 )
+BUILD_FILE = Path(orchestrator.__file__).parent / "BUILD_SHA"
 _SHOWN = 80  # characters of a wrong value that a message repeats
 _TOKEN_FILE_MAX = 4096
 
@@ -62,6 +68,8 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
     given.setdefault("database_url", f"sqlite://{given['home'] / 'orchestrator.db'}")
     if "token_file" in given:
         _read_token_file(given, problems)
+    if "build_sha" not in given:
+        _read_build_sha(given, problems)
     settings = Settings(**given)
     if not problems:
         problems += _contradictions(settings)
@@ -112,6 +120,18 @@ def _read_token_file(given: dict[str, Any], problems: list[str]) -> None:
         problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} holds no ASCII text.")
     except ValueError as expected:
         problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} holds no usable token, expected {expected}.")
+
+
+def _read_build_sha(given: dict[str, Any], problems: list[str]) -> None:
+    """What the build has left beside the modules that really run; without it nobody knows."""
+    try:
+        text = BUILD_FILE.read_text(encoding="ascii", errors="replace")[:_SHOWN]
+    except OSError:
+        return
+    try:
+        given["build_sha"] = values.full_sha(text)
+    except ValueError as expected:
+        problems.append(f"The file {BUILD_FILE} holds {_cut(text)}, expected {expected}.")
 
 
 def _default_home(environ: Mapping[str, str], problems: list[str]) -> Path:

@@ -158,6 +158,17 @@ class Settings:
         "Name of the repository that this very installation is built from.",
         shown="none",
     )
+    self_deploy_timeout_s: float = _period(
+        300.0,
+        "A new version of ORCH_SELF_REPO that has not reported for so long after its deploy command is undone.",
+        1.0,
+    )
+    build_sha: str = _setting(
+        "",
+        values.full_sha,
+        "Full SHA that this very version was built from; `GET /healthz` names it.",
+        shown="content of the file BUILD_SHA beside the package's modules, if there is one",
+    )
     reaper_enabled: bool = _switch("Kill-switch: off means that dead and hung runs are left alone.")
     reconciler_enabled: bool = _switch(
         "Kill-switch: off means that tasks move only when something signals them."

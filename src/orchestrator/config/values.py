@@ -20,6 +20,7 @@ Reader = Callable[[str], Any]
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FULL_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
 
 
@@ -115,6 +116,14 @@ def database_url(text: str) -> str:
     if path == Path("/") or rest.endswith("/"):
         raise ValueError("sqlite:///<absolute path> of a file, not a folder")
     return f"sqlite://{path}"
+
+
+def full_sha(text: str) -> str:
+    """One commit, by its full SHA."""
+    sha = text.strip()
+    if not _FULL_SHA.fullmatch(sha):
+        raise ValueError("a full SHA: 40 or 64 lower-case hexadecimal digits")
+    return sha
 
 
 def repository(text: str) -> str:

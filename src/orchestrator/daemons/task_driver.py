@@ -37,6 +37,7 @@ class TaskDriver:
         self._earliest: dict[TaskId, float] = {}  # when a waiting task is next due; stale heap entries differ
         self._busy: set[TaskId] = set()
         self._again: set[TaskId] = set()  # woken while being looked at
+        self._finalize: set[TaskId] = set()  # to be looked at as the finalizer
         self._tries: dict[TaskId, int] = {}
         self._changed = threading.Event()
         self._stopping = threading.Event()
@@ -56,6 +57,12 @@ class TaskDriver:
                     self._earliest[task_id] = at
                     heapq.heappush(self._due, (at, task_id))
         self._changed.set()
+
+    def finalize(self, task_id: TaskId) -> None:
+        """Have a task looked at whose deploy has restarted us (Phase C)."""
+        with self._lock:
+            self._finalize.add(task_id)
+        self.wake([task_id])
 
     def start(self) -> None:
         """Begin."""
@@ -114,6 +121,11 @@ class TaskDriver:
     @never_raises(Outcome.RETRY, log)
     def _advance(self, task_id: TaskId) -> Outcome:
         """A fault in one task, even one of ours, never stops the queue (law 9)."""
+        with self._lock:
+            finalize = task_id in self._finalize
+            self._finalize.discard(task_id)
+        if finalize:
+            return self._engine.run_deploy_finalizer(task_id)
         return self._engine.advance_stage(task_id, Actor.RECONCILER)
 
     def _rest(self, task_id: TaskId, outcome: Outcome) -> None:

@@ -121,23 +121,48 @@ def undo_under_way(tx: Tx, repo: RepoName) -> WorkItem | None:
     return WorkItem(row["work_item"]) if row else None
 
 
+def self_start(tx: Tx, task_id: TaskId) -> Intent | None:
+    """The task's newest start that carries a conditional undo: a deploy of ourselves (S-15)."""
+    row = tx.one("effects.self_start", task_id=task_id)
+    return _intent(row) if row else None
+
+
+def undecided_self_starts(tx: Tx) -> list[Intent]:
+    """Deploys of ourselves whose conditional undo is neither performed nor called off, oldest first."""
+    return [_intent(row) for row in tx.all("effects.undecided_self_starts")]
+
+
+def by_sequence(tx: Tx, sequence: int) -> Intent | None:
+    """The effect with a number of the ledger; None where that number was drawn for one that has not been intended."""
+    row = tx.one("effects.by_sequence", sequence=sequence)
+    return _intent(row) if row else None
+
+
 def merged_since(tx: Tx, task_id: TaskId) -> bool:
     """Whether something has been merged into the task's repository after the task's own merge."""
     return tx.one("effects.later_merge", task_id=task_id) is not None
 
 
 def draw_generation(tx: Tx, environment: str, sha: str) -> tuple[int, int] | None:
-    """(generation, token) of the next start of ``sha`` in an environment; None while a start there is unsettled.
+    """(generation, token) of the next start of ``sha`` in an environment; None while a start there is unsettled, or may
+    still be undone by its own runner. Generations drawn for a conditional undo are taken, performed or not.
 
     The token comes from the environment's own counter: epochs of different tasks are never compared (H6).
     """
     if tx.one("effects.unsettled_in_environment", environment=environment) is not None:
         return None
     highest = tx.one("effects.highest_generation", environment=environment, sha=sha)
-    token = tx.one("effects.raise_environment", environment=environment)
-    if highest is None or token is None:
+    if highest is None:
         raise InvariantError(f"no generation could be drawn for {environment}")
-    return int(highest["generation"]) + 1, int(token["epoch"])
+    return int(highest["generation"]) + 1, raise_environment(tx, environment)
+
+
+def raise_environment(tx: Tx, environment: str) -> int:
+    """The environment's next token, higher than all before."""
+    token = tx.one("effects.raise_environment", environment=environment)
+    if token is None:
+        raise InvariantError(f"no token could be drawn for {environment}")
+    return int(token["epoch"])
 
 
 def last_start(tx: Tx, environment: str) -> Intent | None:

@@ -42,6 +42,11 @@ def mark_step(tx: Tx, task: Task, step: str, evidence: Mapping[str, object] | No
     )
 
 
+def forget_step(tx: Tx, task: Task, step: str) -> None:
+    """Have a step of this round done again: what it rested on has changed."""
+    tx.execute("evidence.forget_step", task_id=task.id, stage=task.stage, round=task.round, step=step)
+
+
 def steps_of_round(tx: Tx, task: Task) -> dict[str, Mapping[str, object]]:
     """Marked steps of the task's stage and round with their evidence."""
     rows = tx.all("evidence.steps_of_round", task_id=task.id, stage=task.stage, round=task.round)

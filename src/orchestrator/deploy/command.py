@@ -17,6 +17,7 @@ import orchestrator
 from orchestrator.deploy.records import (
     EXIT_FILE,
     LOG_FILE,
+    REPORTED_FILE,
     START_FILE,
     STARTED_FILE,
     TERMINATE_FILE,
@@ -24,6 +25,7 @@ from orchestrator.deploy.records import (
     DeployStart,
     Ending,
     Exit,
+    Reported,
     Started,
     exit_record,
     marker,
@@ -98,11 +100,7 @@ class CommandDeployer:
     def started(self, start: DeployStart) -> Started | None:
         """Read the claim; see the Protocol."""
         claim = started(self._folder(start))
-        if claim is not None and (claim.installation, claim.sequence, claim.token) != (
-            start.installation,
-            start.sequence,
-            start.token,
-        ):
+        if claim is not None and (claim.installation, claim.sequence, claim.token) != start.identity:
             raise _foreign(self._folder(start), claim.installation, claim.sequence)
         return claim
 
@@ -158,6 +156,27 @@ class CommandDeployer:
                 hint="End its processes by hand; nothing else is started there before.",
             )
         return self._record_kill(start, "It was ended on request.")
+
+    def report(self, start: DeployStart) -> bool:
+        """Publish ``REPORTED``; see the Protocol."""
+        folder = self._folder(start)
+        said = Reported(
+            sha=start.sha,
+            installation=start.installation,
+            sequence=start.sequence,
+            token=start.token,
+            at=stamp(self._clock.utc()),
+            process=self._processes.own(),
+        )
+        with _reachable(folder):
+            return publish_exclusive(folder / REPORTED_FILE, to_bytes(said))
+
+    def prepared(self, start: DeployStart) -> bool:
+        """Read ``start.json``; see the Protocol."""
+        kept = read_start(self._folder(start))
+        if kept is not None:
+            _same_start(self._folder(start), start)
+        return kept is not None
 
     def wait(self, start: DeployStart, stop: threading.Event, deadline_s: float) -> Exit | None:
         """Look again and again; see the Protocol."""
@@ -241,11 +260,7 @@ class CommandDeployer:
 def _same_start(folder: Path, start: DeployStart) -> None:
     """The start on disk must be this intent's; what was written first is what runs."""
     kept = read_start(folder)
-    if kept is None or (kept.installation, kept.sequence, kept.token) != (
-        start.installation,
-        start.sequence,
-        start.token,
-    ):
+    if kept is None or kept.identity != start.identity:
         raise _foreign(folder, kept.installation if kept else "?", kept.sequence if kept else 0)
 
 

@@ -46,6 +46,20 @@ class Deployer(Protocol):
         """
         ...
 
+    def report(self, start: DeployStart) -> bool:
+        """Say that the version which this start has brought runs: we are it. False where it was said already.
+
+        :raises AuthorityUnreachable: it could not be written.
+        """
+        ...
+
+    def prepared(self, start: DeployStart) -> bool:
+        """Whether what to run is written down for the runner.
+
+        :raises AuthorityUnreachable: the record cannot be read, or belongs to another intent.
+        """
+        ...
+
     def wait(self, start: DeployStart, stop: threading.Event, deadline_s: float) -> Exit | None:
         """Wait for the command's end; None at the deadline, when ``stop`` is set, or where the start was revoked.
 

@@ -5,6 +5,7 @@ A start has a folder ``<state>/deploys/<environment>/<generation>-<sha>/``:
 - ``start.json``  what to run, written before anything is spawned;
 - ``STARTED``     who claimed the start: the detached child, or a revoker that came first. Created exclusively and
   whole, it is the fact of the effect (law 4);
+- ``REPORTED``   a deploy of ourselves only: the new version runs and says so;
 - ``TERMINATE``   somebody has decided to end the command: from then on its end counts as a kill, whatever its code;
 - ``exit.json``   how the command ended: evidence for the gate;
 - ``log``         the command's output, bounded;
@@ -20,23 +21,20 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, OutsideError
+from orchestrator.deploy.fields import identity, mapping, number, read_record, text, unreadable, whole
+from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import Digest, Sha, WorkItem
-from orchestrator.runtime.files import UnreadableFile, read_bounded
 from orchestrator.runtime.process import ProcessIdentity
 
 START_FILE = "start.json"
 STARTED_FILE = "STARTED"
+REPORTED_FILE = "REPORTED"
 TERMINATE_FILE = "TERMINATE"
 EXIT_FILE = "exit.json"
 LOG_FILE = "log"
 ARTIFACT_FOLDER = "artifact"
 
 MARKER_NAME = "ORCH_DEPLOY_ID"
-
-RECORD_LIMIT = (
-    256 * 1024
-)  # bytes; ours are far smaller, the argv and env of a configuration are what could grow
 
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FULL_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -81,6 +79,22 @@ class DeployStart:
     installation: str
     kind: DeployKind = DeployKind.DEPLOY
     env: Mapping[str, str] = field(default_factory=dict)
+    undo: "ConditionalUndo | None" = (
+        None  # of a deploy of ourselves, where nobody else may be left to undo it
+    )
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        """What tells this start from every other: installation, ledger sequence, token."""
+        return (self.installation, self.sequence, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalUndo:
+    """Prepared with the start of ourselves, and performed by its runner unless the new version reports in time."""
+
+    start: DeployStart
+    within_s: float  # from the command's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,22 @@ class Started:
     host: str
     runner: ProcessIdentity | None = None
     command: ProcessIdentity | None = None  # leads the command's own session and process group
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The version that a start has brought says that it runs; see ``start.identity``."""
+
+    sha: Sha
+    installation: str
+    sequence: int
+    token: str
+    at: str
+    process: ProcessIdentity | None = None
+
+    def answers(self, start: DeployStart) -> bool:
+        """Whether it speaks of this very start."""
+        return self.sha == start.sha and (self.installation, self.sequence, self.token) == start.identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +169,13 @@ def read_start(folder: Path) -> DeployStart | None:
 
     :raises AuthorityUnreachable: the record is unreadable.
     """
-    record = _read(folder / START_FILE)
+    record = read_record(folder / START_FILE)
     if record is None:
         return None
     try:
         return _start_from(record)
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(folder / START_FILE) from error
+        raise unreadable(folder / START_FILE) from error
 
 
 def started(folder: Path) -> Started | None:
@@ -153,13 +183,34 @@ def started(folder: Path) -> Started | None:
 
     :raises AuthorityUnreachable: the claim is there and cannot be read, so nobody can say whether the command ran.
     """
-    record = _read(folder / STARTED_FILE)
+    record = read_record(folder / STARTED_FILE)
     if record is None:
         return None
     try:
         return _started_from(record)
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(folder / STARTED_FILE) from error
+        raise unreadable(folder / STARTED_FILE) from error
+
+
+def reported(folder: Path) -> Reported | None:
+    """What the new version said of itself; None where it has not yet.
+
+    :raises AuthorityUnreachable: the record is there and cannot be read.
+    """
+    record = read_record(folder / REPORTED_FILE)
+    if record is None:
+        return None
+    try:
+        return Reported(
+            sha=Sha(text(record["sha"])),
+            installation=text(record["installation"]),
+            sequence=whole(record["sequence"]),
+            token=text(record["token"]),
+            at=text(record["at"]),
+            process=identity(record["process"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(folder / REPORTED_FILE) from error
 
 
 def exit_record(folder: Path) -> Exit | None:
@@ -167,112 +218,63 @@ def exit_record(folder: Path) -> Exit | None:
 
     :raises AuthorityUnreachable: the record is there and cannot be read.
     """
-    record = _read(folder / EXIT_FILE)
+    record = read_record(folder / EXIT_FILE)
     if record is None:
         return None
     try:
         code = record["code"]
         return Exit(
             Ending(str(record["ending"])),
-            None if code is None else _whole(code),
-            _text(record["at"]),
-            _text(record["detail"]),
+            None if code is None else whole(code),
+            text(record["at"]),
+            text(record["detail"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(folder / EXIT_FILE) from error
+        raise unreadable(folder / EXIT_FILE) from error
 
 
-def to_bytes(record: DeployStart | Started | Exit) -> bytes:
+def to_bytes(record: DeployStart | Started | Reported | Exit) -> bytes:
     """The record as stored."""
     return (json.dumps(asdict(record), default=str, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _read(path: Path) -> dict[str, object] | None:
-    try:
-        data = read_bounded(path, RECORD_LIMIT)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (UnreadableFile, OSError) as error:
-        raise _unreadable(path) from error
-    try:
-        record = json.loads(data)
-    except ValueError as error:
-        raise _unreadable(path) from error
-    if not isinstance(record, dict):
-        raise _unreadable(path)
-    return record
-
-
 def _start_from(record: Mapping[str, object]) -> DeployStart:
-    argv, env = record["argv"], record["env"]
-    if not isinstance(argv, list) or not argv or not isinstance(env, dict):
-        raise TypeError("argv and env")
+    argv, env, undo = record["argv"], mapping(record["env"]), record.get("undo")
+    if not isinstance(argv, list) or not argv:
+        raise TypeError("argv")
     return DeployStart(
-        environment=_text(record["environment"]),
-        sha=Sha(_text(record["sha"])),
-        generation=_whole(record["generation"]),
-        digest=None if record["digest"] is None else Digest(_text(record["digest"])),
-        artifact=None if record["artifact"] is None else Path(_text(record["artifact"])),
-        token=_text(record["token"]),
-        argv=tuple(_text(part) for part in argv),
-        timeout_s=float(_number(record["timeout_s"])),
-        work_item=WorkItem(_text(record["work_item"])),
-        sequence=_whole(record["sequence"]),
-        installation=_text(record["installation"]),
-        kind=DeployKind(_text(record["kind"])),
-        env={_text(name): _text(value) for name, value in env.items()},
+        environment=text(record["environment"]),
+        sha=Sha(text(record["sha"])),
+        generation=whole(record["generation"]),
+        digest=None if record["digest"] is None else Digest(text(record["digest"])),
+        artifact=None if record["artifact"] is None else Path(text(record["artifact"])),
+        token=text(record["token"]),
+        argv=tuple(text(part) for part in argv),
+        timeout_s=float(number(record["timeout_s"])),
+        work_item=WorkItem(text(record["work_item"])),
+        sequence=whole(record["sequence"]),
+        installation=text(record["installation"]),
+        kind=DeployKind(text(record["kind"])),
+        env={name: text(value) for name, value in env.items()},
+        undo=None if undo is None else _undo_from(mapping(undo)),
     )
+
+
+def _undo_from(record: Mapping[str, object]) -> ConditionalUndo:
+    return ConditionalUndo(_start_from(mapping(record["start"])), float(number(record["within_s"])))
 
 
 def _started_from(record: Mapping[str, object]) -> Started:
     claim = Started(
-        by=Claimant(_text(record["by"])),
-        installation=_text(record["installation"]),
-        sequence=_whole(record["sequence"]),
-        token=_text(record["token"]),
-        at=_text(record["at"]),
-        host=_text(record["host"]),
-        runner=_identity(record["runner"]),
-        command=_identity(record["command"]),
+        by=Claimant(text(record["by"])),
+        installation=text(record["installation"]),
+        sequence=whole(record["sequence"]),
+        token=text(record["token"]),
+        at=text(record["at"]),
+        host=text(record["host"]),
+        runner=identity(record["runner"]),
+        command=identity(record["command"]),
     )
     if claim.by is Claimant.CHILD and (claim.runner is None or claim.command is None):
         raise ValueError("a child's claim names its processes")
     return claim
-
-
-def _identity(value: object) -> ProcessIdentity | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise TypeError("process identity")
-    return ProcessIdentity(
-        _text(value["machine_boot_id"]),
-        _text(value["pid_namespace"]),
-        _whole(value["pid"]),
-        _whole(value["start_ticks"]),
-    )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("text expected")
-    return value
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("number expected")
-    return value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError("whole number expected")
-    return value
-
-
-def _unreadable(path: Path) -> OutsideError:
-    return AuthorityUnreachable(
-        f"The deploy record {path} exists but cannot be read, so it is unknown whether the command ran.",
-        hint="Look at the environment by hand, then use 'orch effect resolve'.",
-    )

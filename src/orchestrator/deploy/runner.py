@@ -10,6 +10,9 @@ It outlives the orchestrator and needs nothing of it but the folder. What must h
   first ends what is left of the command's session, so that nothing of a failed deploy works on behind its undo; where
   that cannot be proved there is no record, and whoever asks tries again.
 
+Of a deploy of ourselves the same process then stays as its guard, and performs the prepared undo where the command has
+failed or the new version does not report (:mod:`orchestrator.deploy.guard`).
+
 Only that session is ended. A service that the command has put into a session of its own is what was deployed, and
 stays. An orchestrator that stops must not disturb a deploy: polite signals are ignored here.
 """
@@ -22,6 +25,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.deploy.guard import prepare_undo, undo_is_due
 from orchestrator.deploy.records import (
     ARTIFACT_FOLDER,
     EXIT_FILE,
@@ -29,10 +33,12 @@ from orchestrator.deploy.records import (
     STARTED_FILE,
     TERMINATE_FILE,
     Claimant,
+    ConditionalUndo,
     DeployStart,
     Ending,
     Exit,
     Started,
+    exit_record,
     marker,
     read_start,
     started,
@@ -92,16 +98,38 @@ class Runner:
         if not self._claim(start, command):
             command.abandon()
             return 0
+        self._carry_out(start, command, workplace)
+        if start.undo is not None:
+            self._guard(start, start.undo)
+        return 0
+
+    def _carry_out(self, start: DeployStart, command: "PausedCommand", workplace: Path) -> None:
+        """From the claim to the exit record."""
         deadline = self._clock.boottime() + start.timeout_s
         try:
             place_artifact(start.artifact, workplace)
         except OSError as error:
             command.abandon()
             self._record(Ending.EXITED, NOT_RUN, f"The artefact could not be copied: {error}.")
-            return 0
+            return
         command.release()
         self._supervise(start, command, deadline)
-        return 0
+
+    def _guard(self, start: DeployStart, undo: ConditionalUndo) -> None:
+        """Undo what failed or does not report. Without an exit record the command may still be at work: no undo is run
+        beside it, and whoever asks for the end goes on from there."""
+        ended = exit_record(self._folder)
+        if ended is None or (ended.succeeded and not undo_is_due(self._folder, start, undo, self._clock)):
+            return
+        place = prepare_undo(self._folder, undo)
+        if place is not None:
+            Runner(
+                place,
+                clock=self._clock,
+                processes=self._processes,
+                sessions=self._sessions,
+                environ=self._environ,
+            ).run()
 
     def _claim(self, start: DeployStart, command: "PausedCommand") -> bool:
         claim = Started(

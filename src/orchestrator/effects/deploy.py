@@ -4,14 +4,44 @@ Applied means that the detached child claimed the start, never an answer over HT
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.deploy.deployer import Deployer
-from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Started
+from orchestrator.deploy.records import Claimant, ConditionalUndo, DeployKind, DeployStart, Started
 from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Unknown
-from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.effects import judged
+
+CONDITIONAL_UNDO = (
+    "conditional_undo"  # in the intent of a deploy of ourselves; SQL looks for it under this name
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedUndo:
+    """The whole intent of an undo, drawn with the start that it is for; it becomes an effect when it is needed."""
+
+    key: str
+    sequence: int
+    token: str
+    within_s: float
+    judged: Mapping[str, object]
+
+    def stored(self) -> dict[str, object]:
+        """As the start's intent carries it."""
+        return {
+            "key": self.key,
+            "sequence": self.sequence,
+            "token": self.token,
+            "within_s": self.within_s,
+            "judged": dict(self.judged),
+        }
+
+    def start(self) -> DeployStart:
+        """What it would run."""
+        return _start(DeployKind.UNDO, self.judged, self.sequence, self.token)
 
 
 class DeployEffect:
@@ -46,22 +76,47 @@ class DeployEffect:
 
 def start_of(intent: Intent) -> DeployStart:
     """The start that an intent carries."""
-    argv = intent.judged.get("argv")
-    env: Mapping[str, object] = judged.mapping(intent, "env")
+    kind = DeployKind.UNDO if intent.name is EffectName.DEPLOY_UNDO else DeployKind.DEPLOY
+    start = _start(kind, intent.judged, intent.sequence, intent.token)
+    prepared = prepared_undo(intent)
+    if prepared is None:
+        return start
+    return replace(start, undo=ConditionalUndo(prepared.start(), prepared.within_s))
+
+
+def prepared_undo(intent: Intent) -> PreparedUndo | None:
+    """The undo that was drawn with a start; None where it is no deploy of ourselves."""
+    if CONDITIONAL_UNDO not in intent.judged:
+        return None
+    stored = judged.mapping(intent, CONDITIONAL_UNDO)
+    carried = stored["judged"]
+    if not isinstance(carried, dict):
+        raise InvariantError(f"the conditional undo of {intent.key} carries nothing")
+    return PreparedUndo(
+        key=str(stored["key"]),
+        sequence=int(str(stored["sequence"])),
+        token=str(stored["token"]),
+        within_s=float(str(stored["within_s"])),
+        judged=carried,
+    )
+
+
+def _start(kind: DeployKind, carried: Mapping[str, object], sequence: int, token: str) -> DeployStart:
+    argv, env = carried.get("argv"), carried.get("env")
     return DeployStart(
-        environment=judged.text(intent, "environment"),
-        sha=Sha(judged.text(intent, "sha")),
-        generation=judged.number(intent, "generation"),
-        digest=Digest(judged.text(intent, "digest")),
-        artifact=Path(judged.text(intent, "artifact")),
-        token=intent.token,
+        environment=str(carried["environment"]),
+        sha=Sha(str(carried["sha"])),
+        generation=int(str(carried["generation"])),
+        digest=Digest(str(carried["digest"])),
+        artifact=Path(str(carried["artifact"])),
+        token=token,
         argv=tuple(str(word) for word in argv) if isinstance(argv, list) else (),
-        timeout_s=float(str(intent.judged["timeout_s"])),
-        work_item=WorkItem(judged.text(intent, "work_item")),
-        sequence=intent.sequence,
-        installation=judged.text(intent, "installation"),
-        kind=DeployKind.UNDO if intent.name is EffectName.DEPLOY_UNDO else DeployKind.DEPLOY,
-        env={name: str(value) for name, value in env.items()},
+        timeout_s=float(str(carried["timeout_s"])),
+        work_item=WorkItem(str(carried["work_item"])),
+        sequence=sequence,
+        installation=str(carried["installation"]),
+        kind=kind,
+        env={name: str(value) for name, value in env.items()} if isinstance(env, dict) else {},
     )
 
 

@@ -92,6 +92,10 @@ class Ledger:
             intent = self._move(lease, task, intent, EffectState.REVOKING, reason)
         return self._revoke(lease, task, intent)
 
+    def give_up_at_once(self, tx: Tx, lease: Lease, task: Task, intent: Intent, reason: str) -> Intent:
+        """In the commit that intends it: an effect that is only ever to be revoked."""
+        return _moved(tx, lease, task, intent, EffectState.REVOKING, reason)
+
     def settle(self, tx: Tx, lease: Lease, task: Task, proof: Proof) -> None:
         """Record a proven outcome in the caller's commit, with its event.
 
@@ -161,9 +165,7 @@ class Ledger:
     def _move(self, lease: Lease, task: Task, intent: Intent, state: EffectState, reason: str) -> Intent:
         """Another unsettled state, durably and with its event; the intent as it then stands."""
         with self._database.write() as tx:
-            effects.move(tx, lease, intent, state, reason)
-            _tell(tx, MOVED[state], lease, task, intent, {"reason": reason})
-        return replace(intent, state=state, reason=reason)
+            return _moved(tx, lease, task, intent, state, reason)
 
     def _probe(self, effect: Effect, intent: Intent, which: str) -> Probe:
         self._waypoints.reach(f"{intent.name.value}.before_probe", task=intent.task_id, which=which)
@@ -173,6 +175,12 @@ class Ledger:
 
     def _reach(self, point: str, intent: Intent, lease: Lease) -> None:
         self._waypoints.reach(f"{intent.name.value}.{point}", task=intent.task_id, epoch=lease.epoch)
+
+
+def _moved(tx: Tx, lease: Lease, task: Task, intent: Intent, state: EffectState, reason: str) -> Intent:
+    effects.move(tx, lease, intent, state, reason)
+    _tell(tx, MOVED[state], lease, task, intent, {"reason": reason})
+    return replace(intent, state=state, reason=reason)
 
 
 def _tell(

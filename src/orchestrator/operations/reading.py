@@ -12,11 +12,13 @@ from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Hold, Task
+from orchestrator.effects.deploy import prepared_undo
 from orchestrator.rules.transitions import next_step
 from orchestrator.stage_engine.signals import subject_on_show
 from orchestrator.stage_engine.situation import Configs, configured, judging_commit
 from orchestrator.transition_lease import Ownership
 
+INITIATED = "INITIATED"  # for people: a deploy of ourselves is stored with its undo, and may have begun
 NEWEST = 2**62  # above every id
 
 
@@ -181,7 +183,9 @@ class Reading:
         if task.stage.terminal:
             return "waits for nothing", task.updated_at
         if unsettled:
-            return f"drives {unsettled[0].name} ({unsettled[0].state})", unsettled[0].intent_at
+            first = unsettled[0]
+            marker = f"{INITIATED}, " if prepared_undo(first) else ""
+            return f"drives {first.name} ({marker}{first.state})", first.intent_at
         if task.hold is not None:
             holder = slots.get(tx, slots.merge_slot(task.repo)) if task.hold is Hold.SLOT else None
             by = f", held by {holder.work_item or 'the freeze'}" if holder is not None else ""
@@ -202,7 +206,9 @@ class Reading:
             config = self._configs.of(task.repo, judged_by) if judged_by else None
         except OperatorError:
             config = None
-        step = next_step(task.stage, evidence.steps_of_round(tx, task), configured(config))
+        own = task.stage is Stage.DEPLOY and effects.self_start(tx, task.id) is not None
+        has = configured(config, of_ourselves=own)
+        step = next_step(task.stage, evidence.steps_of_round(tx, task), has)
         return step.name if step else f"leave {task.stage}"
 
 

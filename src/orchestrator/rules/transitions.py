@@ -45,11 +45,13 @@ class StepKind(StrEnum):
     APPROVAL = "approval"  # a person's word
     BRANCH = "branch"  # the task's base and branch are fixed
     CANDIDATE = "candidate"  # M is built
+    CALL_OFF = "call-off"  # what was prepared is made impossible
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a stage. ``needs`` names the part of the repository's configuration without which it is left out."""
+    """One step of a stage. ``needs`` names the part of the repository's configuration without which it is left out;
+    "self" is no such part: the orchestrator delivers itself (S-15)."""
 
     kind: StepKind
     what: str
@@ -81,6 +83,9 @@ START_STAGING = _effect(EffectName.DEPLOY_INIT, "staging", needs="staging")
 MERGE = _effect(EffectName.MERGE_PR)
 PROMOTE = _effect(EffectName.IMAGE, "production", needs="image")
 START_PRODUCTION = _effect(EffectName.DEPLOY_INIT, "production", needs="production")
+CALL_OFF_UNDO = Step(StepKind.CALL_OFF, EffectName.DEPLOY_UNDO, needs="self")
+
+CHECK_PRODUCTION = "check_production"
 
 WRITTEN_BY: Mapping[str, JobKind] = MappingProxyType(
     {
@@ -149,7 +154,8 @@ STAGE_STEPS: Mapping[Stage, tuple[Step, ...]] = MappingProxyType(
             PROMOTE,
             START_PRODUCTION,
             _job(JobKind.PRODUCTION_HEALTH, "production"),
-            _gate("check_production"),
+            _gate(CHECK_PRODUCTION),
+            CALL_OFF_UNDO,
         ),
         Stage.DONE: (),
         Stage.CANCELLED: (),

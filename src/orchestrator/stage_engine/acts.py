@@ -10,13 +10,15 @@ from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import Sha
+from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.effects import judged
-from orchestrator.effects.deploy import start_of
+from orchestrator.effects.deploy import prepared_undo, start_of
 from orchestrator.effects.ledger import Open, Proof
 from orchestrator.gates.coverage_gate import measured_percent
 from orchestrator.rules.transitions import (
+    CALL_OFF_UNDO,
     PUSH_BRANCH,
     STAGE_STEPS,
     START_PRODUCTION,
@@ -26,7 +28,7 @@ from orchestrator.rules.transitions import (
 )
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
-from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check
+from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
 from orchestrator.stage_engine.situation import CANCELLED, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
@@ -55,7 +57,9 @@ class Acts:
         self._failures = failures
 
     def take(self, at: Situation, step: Step) -> Outcome:
-        """Intend the step's effect and drive it."""
+        """Intend the step's effect and drive it. The finalizer starts no new deploy (DESIGN §7)."""
+        if at.lease.owner is Actor.FINALIZER and step in (START_STAGING, START_PRODUCTION):
+            return Outcome.DEFERRED
         tip = at.place.forge.tip(branch_of(at)) if step == PUSH_BRANCH else None
         if step == PUSH_BRANCH:
             if (moved := self._foreign_commits(at, tip)) is not None:
@@ -117,6 +121,32 @@ class Acts:
             intent = self._intend(tx, at, self._plans.undo(tx, at, config, config.undo, last))
         return self.drive(at, intent)
 
+    def call_off(self, at: Situation, step: Step) -> Outcome:
+        """Before a deploy of ourselves is done: see to it that its runner can no longer undo it (law 4, S-15).
+
+        Intended and given up in one commit: a crash in between must leave nobody an undo to drive forward.
+        """
+        prepared = prepared_undo(at.self_start) if at.self_start is not None else None
+        if prepared is None:
+            raise InvariantError(f"{at.task.work_item} has no conditional undo")
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            intent = effects.by_sequence(tx, prepared.sequence)
+            if intent is None:
+                plan = of_prepared(prepared)
+                plan.judged["step"] = step.name
+                plan.judged["reason"] = (
+                    f"its runner undid {plan.judged['sha']}, which had not reported in time"
+                )
+                intent = self._intend(tx, at, plan)
+                intent = self._tools.ledger.give_up_at_once(
+                    tx, at.lease, at.task, intent, "production is healthy"
+                )
+        if intent.state.settled:
+            return self._moves.mark(at, step, dict(intent.fact or {}))
+        self._tools.waypoints.reach("deploy_undo.called_off", task=at.task.id, epoch=at.lease.epoch)
+        return self.drive(at, intent)
+
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def _applied(self, at: Situation, proof: Proof) -> Outcome:
@@ -161,16 +191,19 @@ class Acts:
     def _undone(self, at: Situation, proof: Proof) -> Outcome:
         """The commit that settles the undo gives the merge slot to the freeze and calls a person."""
         why = judged.text(proof.intent, "reason")
-        return self._moves.hold(
-            at,
-            Hold.ESCALATED,
-            f"production was rolled back and {at.task.repo} is frozen: {why}",
-            proofs=[proof],
-            also=lambda tx: slots.give_to_freeze(tx, at.task.repo, at.task.id),
-        )
+
+        def freeze(tx: Tx) -> None:
+            if slots.frozen(tx, at.task.repo) is None:  # the runner of a deploy of ourselves was first
+                self._freeze(tx, at, why)
+            slots.give_to_freeze(tx, at.task.repo, at.task.id)
+
+        text = f"production was rolled back and {at.task.repo} is frozen: {why}"
+        return self._moves.hold(at, Hold.ESCALATED, text, proofs=[proof], also=freeze)
 
     def _revoked(self, at: Situation, proof: Proof) -> Outcome:
         """An effect was given up for good: what follows depends on why, read from the facts again."""
+        if judged.optional_text(proof.intent, "step") == CALL_OFF_UNDO.name:
+            return self._moves.mark(at, CALL_OFF_UNDO, dict(proof.fact), proofs=[proof])
         reason = proof.reason or "given up"
         if reason.startswith(CANCELLED) and at.task.stage is not Stage.DEPLOY:
             return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
@@ -193,7 +226,14 @@ class Acts:
         if known is not None:
             return known
         intent = effects.intend(
-            tx, at.lease, plan.name, plan.key, round, token=plan.token, judged=plan.judged
+            tx,
+            at.lease,
+            plan.name,
+            plan.key,
+            round,
+            token=plan.token,
+            judged=plan.judged,
+            sequence=plan.sequence,
         )
         data: dict[str, object] = {"effect": plan.name, "key": plan.key, "sequence": intent.sequence}
         _event(tx, EventType.EFFECT_INTENDED, at, data)

@@ -47,7 +47,7 @@ class StageEngine:
         self._moves = Moves(tools)
         back = WaysBack(tools, self._moves)
         self._failures = Failures(tools.database, tools.secrets)
-        plans = Plans(store, tools.entropy)
+        plans = Plans(store, tools.entropy, tools.ours)
         self._acts = Acts(tools, self._moves, back, plans, deployer, self._failures)
         self._signals = Signals(tools, self._moves, back)
         self._work = Work(tools, self._moves, back, self._acts)
@@ -60,7 +60,9 @@ class StageEngine:
             StepKind.GATE: self._work.gate,
             StepKind.EFFECT: self._acts.take,
             StepKind.APPROVAL: self._signals.approval,
+            StepKind.CALL_OFF: self._acts.call_off,
         }
+        self._phase_c: set[TaskId] = set()  # tasks whose deploy has restarted us
 
     def advance_stage(self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None) -> Outcome:
         """Do for the task whatever can be done now; one short lease per step, so that a cancel gets in between.
@@ -80,7 +82,12 @@ class StageEngine:
         return self.advance_stage(task_id, Actor.RECONCILER)
 
     def run_deploy_finalizer(self, task_id: TaskId) -> Outcome:
-        """Phase C: after a restart, end a deploy from its records and facts (S-15)."""
+        """Phase C: after a restart by a deploy of ourselves, end it from its records and facts (S-15).
+
+        The same door as everyone's. From now on each look of this process at the task is the finalizer's, whoever asks,
+        until its conditional undo is performed or called off.
+        """
+        self._phase_c.add(task_id)
         return self.advance_stage(task_id, Actor.FINALIZER)
 
     def finish_job(
@@ -131,6 +138,7 @@ class StageEngine:
     def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Outcome:
         at: Situation | None = None
         try:
+            owner = self._finalizer_or(owner, task_id)
             with self._tools.ownership.transition(task_id, owner, run_id=run_id) as lease:
                 if lease is None:
                     return self._why_busy(task_id)
@@ -148,6 +156,15 @@ class StageEngine:
             self._failures.note(task_id, str(error), driven)
             return Outcome.RETRY
 
+    def _finalizer_or(self, owner: Actor, task_id: TaskId) -> Actor:
+        if task_id not in self._phase_c:
+            return owner
+        with self._tools.database.read() as tx:
+            if any(start.task_id == task_id for start in effects.undecided_self_starts(tx)):
+                return Actor.FINALIZER
+        self._phase_c.discard(task_id)
+        return owner
+
     def _situation(self, lease: Lease) -> Situation:
         with self._tools.database.read() as tx:
             leases.check(tx, lease)
@@ -157,9 +174,10 @@ class StageEngine:
             unsettled = tuple(effects.unsettled(tx, task.id))
             active = jobs.active_of_task(tx, task.id)
             failing = failures.of_task(tx, task.id) is not None
+            self_start = effects.self_start(tx, task.id) if task.stage is Stage.DEPLOY else None
         place = self._tools.places.of(task.repo)
         config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
-        return Situation(lease, task, place, config, passed, unsettled, active, failing)
+        return Situation(lease, task, place, config, passed, unsettled, active, failing, self_start)
 
     def _step(self, at: Situation) -> Outcome:
         if at.unsettled:

@@ -1,6 +1,6 @@
 """What each intent carries: everything it was judged on, drawn in the transaction that stores it (law 3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from orchestrator.db import effects, evidence
@@ -11,6 +11,7 @@ from orchestrator.domain.ids import Digest, Sha
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.task import Candidate
 from orchestrator.effects import judged
+from orchestrator.effects.deploy import CONDITIONAL_UNDO, PreparedUndo, prepared_undo
 from orchestrator.effects.image import of_config
 from orchestrator.gates.coverage_gate import measured_percent
 from orchestrator.images.store import ImageStore
@@ -27,7 +28,7 @@ from orchestrator.rules.transitions import (
     Step,
 )
 from orchestrator.runtime.entropy import Entropy
-from orchestrator.stage_engine.situation import Situation
+from orchestrator.stage_engine.situation import OwnDelivery, Situation
 
 PR_BODY_LIMIT = 4000
 
@@ -40,6 +41,7 @@ class Plan:
     key: str
     token: str
     judged: dict[str, object]
+    sequence: int | None = None  # None: drawn with the intent
 
 
 class NotYet(Exception):
@@ -49,9 +51,10 @@ class NotYet(Exception):
 class Plans:
     """Draws up the plan of each effect step."""
 
-    def __init__(self, store: ImageStore, entropy: Entropy) -> None:
+    def __init__(self, store: ImageStore, entropy: Entropy, ours: OwnDelivery) -> None:
         self._store = store
         self._entropy = entropy
+        self._ours = ours
         self._of: dict[str, Callable[[Tx, Situation, Sha | None], Plan]] = {
             PUSH_BRANCH.name: self._push_branch,
             PUSH_CANDIDATE.name: self._push_candidate,
@@ -124,27 +127,43 @@ class Plans:
         return self._start(tx, at, EffectName.DEPLOY_INIT, at.settings.staging, at.settings.staging.deploy)
 
     def _start_production(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
-        if at.settings.production is None:
+        environment = at.settings.production
+        if environment is None:
             raise InvariantError("there is no production to start")
-        return self._start(
-            tx, at, EffectName.DEPLOY_INIT, at.settings.production, at.settings.production.deploy
+        plan = self._start(tx, at, EffectName.DEPLOY_INIT, environment, environment.deploy)
+        if at.task.repo != self._ours.repo or environment.undo is None:
+            return plan
+        # The ledger's order is that of the environment's starts: the deploy's number comes before its undo's.
+        sequence, _ = effects.next_sequence(tx)
+        undo = self._prepared(tx, environment, environment.undo, plan)
+        plan.judged.update({CONDITIONAL_UNDO: undo.stored(), "stable_for_s": environment.stable_for_s})
+        return replace(plan, sequence=sequence)
+
+    def _prepared(
+        self, tx: Tx, environment: EnvironmentConfig, argv: tuple[str, ...], of: Plan
+    ) -> PreparedUndo:
+        """The undo of a deploy of ourselves, with its own generation and token, both higher than the deploy's."""
+        generation = int(str(of.judged["generation"])) + 1
+        sequence, _ = effects.next_sequence(tx)
+        carried = of.judged | {"argv": list(argv), "generation": generation}
+        _takes_back(carried, environment, of.judged)
+        return PreparedUndo(
+            key=f"{environment.name}:{of.judged['sha']}:{generation}",
+            sequence=sequence,
+            token=str(effects.raise_environment(tx, environment.name)),
+            within_s=self._ours.report_within_s + environment.stable_for_s,
+            judged=carried,
         )
 
     def undo(
         self, tx: Tx, at: Situation, environment: EnvironmentConfig, argv: tuple[str, ...], started: Intent
     ) -> Plan:
-        """Back to what ran in the environment before ``started``."""
+        """Back to what ran in the environment before ``started``; what was prepared with it is used as it was."""
+        prepared = prepared_undo(started)
+        if prepared is not None:
+            return of_prepared(prepared)
         plan = self._start(tx, at, EffectName.DEPLOY_UNDO, environment, argv)
-        before = judged.optional_text(started, "previous_sha")
-        artifact = judged.optional_text(started, "previous_artifact")
-        plan.judged["reason"] = f"{environment.name} did not stay healthy with {started.judged['sha']}"
-        plan.judged.update(restored_sha=before, restored_artifact=artifact)
-        env = dict(judged.mapping(started, "env"))
-        plan.judged["env"] = {
-            **env,
-            "ORCH_PREVIOUS_SHA": before or "",
-            "ORCH_PREVIOUS_ARTIFACT": artifact or "",
-        }
+        _takes_back(plan.judged, environment, started.judged)
         return plan
 
     def _start(
@@ -189,6 +208,26 @@ class Plans:
 
     def _token(self) -> str:
         return self._entropy.token(8)
+
+
+def of_prepared(undo: PreparedUndo) -> Plan:
+    """The plan of an undo that was drawn with its start."""
+    return Plan(EffectName.DEPLOY_UNDO, undo.key, undo.token, dict(undo.judged), undo.sequence)
+
+
+def _takes_back(
+    carried: dict[str, object], environment: EnvironmentConfig, started: Mapping[str, object]
+) -> None:
+    """Have the plan of an undo bring back what ran before a start."""
+    before, artifact = started.get("previous_sha"), started.get("previous_artifact")
+    carried["reason"] = f"{environment.name} did not stay healthy with {started['sha']}"
+    carried.update(restored_sha=before, restored_artifact=artifact)
+    given = started.get("env")
+    carried["env"] = {
+        **(given if isinstance(given, dict) else {}),
+        "ORCH_PREVIOUS_SHA": before or "",
+        "ORCH_PREVIOUS_ARTIFACT": artifact or "",
+    }
 
 
 def branch_of(at: Situation) -> str:

@@ -14,7 +14,7 @@ from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.stage import Stage
-from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind, next_step
+from orchestrator.rules.transitions import CHECK_PRODUCTION, WRITTEN_BY, EdgeKind, Step, StepKind, next_step
 from orchestrator.stage_engine.moves import CHECK_ATTEMPTS, Moves, SlotBusy
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
@@ -77,6 +77,8 @@ class Retries:
             return NotNow(f"{main} has been merged since: what is older is not deployed any more")
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
+            # It may have passed before the runner of a deploy of ourselves undid it.
+            evidence.forget_step(tx, at.task, f"{StepKind.GATE}:{CHECK_PRODUCTION}")
             look = jobs.NewJob(JobKind.PRODUCTION_HEALTH, merged, max_attempts=CHECK_ATTEMPTS)
             jobs.enqueue(tx, at.task, look)
         return Outcome.MOVED

@@ -38,6 +38,14 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnDelivery:
+    """How this installation delivers itself (S-15); ``repo`` is empty where it does not."""
+
+    repo: str = ""
+    report_within_s: float = 0.0  # so long a new version has to come up; then its deploy is undone without it
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """The engine's collaborators."""
 
@@ -52,6 +60,7 @@ class Tools:
     secrets: tuple[str, ...]
     wake: Callable[[Iterable[TaskId]], None]  # look at these tasks soon
     stop_job: Callable[[TaskId], None]  # end whatever runs for a task that no longer wants it
+    ours: OwnDelivery = OwnDelivery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +75,12 @@ class Situation:
     unsettled: tuple[Intent, ...] = ()  # read in the same snapshot as what has passed
     active: Job | None = None
     failing: bool = False  # earlier looks have failed outside
+    self_start: Intent | None = None  # its newest start of ourselves, by the ledger alone
 
     @property
     def has(self) -> frozenset[str]:
         """Parts of the repository's configuration that the pipeline asks for."""
-        return configured(self.config)
+        return configured(self.config, of_ourselves=self.self_start is not None)
 
     @property
     def settings(self) -> RepoConfig:
@@ -115,8 +125,9 @@ def judging_commit(task: Task, candidates: Sequence[Candidate]) -> Sha | None:
     return task.config_sha or task.base_sha
 
 
-def configured(config: RepoConfig | None) -> frozenset[str]:
-    """Which optional parts of the pipeline a configuration asks for."""
+def configured(config: RepoConfig | None, *, of_ourselves: bool = False) -> frozenset[str]:
+    """Which optional parts of the pipeline a configuration asks for; ``of_ourselves``: a start of this very
+    installation has been intended, with its conditional undo."""
     if config is None:
         return frozenset()
     deployed = config.image is not None or config.staging is not None or config.production is not None
@@ -124,6 +135,7 @@ def configured(config: RepoConfig | None) -> frozenset[str]:
         "image": deployed,
         "staging": config.staging is not None,
         "production": config.production is not None,
+        "self": of_ourselves,
         "approvals.analysis": config.approvals.analysis,
         "approvals.deploy": config.approvals.deploy,
     }

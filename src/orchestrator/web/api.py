@@ -55,6 +55,7 @@ def create_api(
     local_token: str | None = None,
     register: Register | None = None,
     open_paths: frozenset[str] = frozenset(),
+    build_sha: str = "",
 ) -> FastAPI:
     """The application: its routes behind its door.
 
@@ -72,7 +73,7 @@ def create_api(
     api.state.door = door
     api.add_middleware(Guard, door=door)
     answer_errors(api)
-    _health(api, ready)
+    _health(api, ready, build_sha)
     _reading(api, operations)
     _acting(api, operations)
     _metrics(api, operations, telemetry or Telemetry())
@@ -81,11 +82,11 @@ def create_api(
     return api
 
 
-def _health(api: FastAPI, ready: Callable[[], bool]) -> None:
+def _health(api: FastAPI, ready: Callable[[], bool], build_sha: str) -> None:
     @api.get("/healthz", tags=["health"])
     def healthz() -> Json:
-        """The process answers."""
-        return Json({"status": "ok", "version": orchestrator.__version__})
+        """The process answers; ``sha`` is what it was built from, null where nobody told it."""
+        return Json({"status": "ok", "version": orchestrator.__version__, "sha": build_sha or None})
 
     @api.get("/readyz", tags=["health"])
     def readyz() -> Json:

@@ -32,7 +32,6 @@ WITHOUT_MECHANISM = (
     "SERIAL_GATE_ENABLED",
     "COVERAGE_GATE_ENABLED",
     "FORGE_SETTLE_S",
-    "SELF_DEPLOY_TIMEOUT_S",
 )
 
 
@@ -159,6 +158,7 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ),
         ("ORCH_TRANSITION_LEASE_REPOS", "../x", "names of repositories"),
         ("ORCH_SELF_REPO", "a,b", "expected the name of a repository"),
+        ("ORCH_BUILD_SHA", "abc123", "a full SHA: 40 or 64"),
         ("ORCH_SELF_REPO", "*", "expected the name of a repository"),
         ("ORCH_TOKEN_FILE", "/nonexistent/token", "cannot be read: No such file or directory"),
     ],

@@ -32,14 +32,19 @@ UPDATE effects SET state = :state, reason = :reason
 WHERE id = :effect_id AND state = :expected;
 
 -- name: highest_generation
-SELECT coalesce(max(json_extract(evidence, '$.generation')), 0) AS generation FROM effects
+SELECT coalesce(max(coalesce(json_extract(evidence, '$.conditional_undo.judged.generation'),
+                             json_extract(evidence, '$.generation'))), 0) AS generation FROM effects
 WHERE name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.environment') = :environment
   AND json_extract(evidence, '$.sha') = :sha;
 
 -- name: unsettled_in_environment
 SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
-WHERE effects.name IN ('deploy_init', 'deploy_undo') AND state IN ('intended', 'revoking', 'in_doubt')
-  AND json_extract(evidence, '$.environment') = :environment LIMIT 1;
+WHERE effects.name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.environment') = :environment
+  AND (state IN ('intended', 'revoking', 'in_doubt')
+       OR (state = 'applied' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
+                           AND undo.sequence = json_extract(effects.evidence, '$.conditional_undo.sequence'))))
+LIMIT 1;
 
 -- name: last_start_in_environment
 SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
@@ -48,6 +53,21 @@ SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND s
 -- name: unsettled_undo
 SELECT tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
 WHERE tasks.repo = :repo AND name = 'deploy_undo' AND state IN ('intended', 'revoking', 'in_doubt') LIMIT 1;
+
+-- name: self_start
+SELECT * FROM effects WHERE task_id = :task_id AND name = 'deploy_init'
+  AND json_extract(evidence, '$.conditional_undo') IS NOT NULL ORDER BY sequence DESC LIMIT 1;
+
+-- name: undecided_self_starts
+SELECT effects.* FROM effects JOIN tasks ON tasks.id = task_id
+WHERE tasks.stage = 'deploy' AND name = 'deploy_init' AND state <> 'revoked'
+  AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
+                  AND undo.sequence = json_extract(effects.evidence, '$.conditional_undo.sequence'))
+ORDER BY effects.sequence;
+
+-- name: by_sequence
+SELECT * FROM effects WHERE sequence = :sequence;
 
 -- name: later_merge
 SELECT later.id FROM effects AS later JOIN tasks ON tasks.id = later.task_id

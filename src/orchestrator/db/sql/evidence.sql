@@ -2,6 +2,9 @@
 INSERT INTO steps (task_id, stage, round, step, evidence, at) VALUES (:task_id, :stage, :round, :step, :evidence, utc_now())
 ON CONFLICT (task_id, stage, round, step) DO NOTHING;
 
+-- name: forget_step
+DELETE FROM steps WHERE task_id = :task_id AND stage = :stage AND round = :round AND step = :step;
+
 -- name: steps_of_round
 SELECT step, evidence, at FROM steps WHERE task_id = :task_id AND stage = :stage AND round = :round;
 

@@ -148,7 +148,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         python(f"{EFFECTS}:draw_generation"),
         statement("effects.highest_generation", "deploy_undo"),
     ),
-    "retry_only_newest": (python(f"{ENGINE}.retries:Retries._after_the_merge", "main == merged"),),
+    "retry_only_newest": (python(f"{ENGINE}.retries:Retries._after_the_merge", "if not superseded"),),
     "retry_judged_with_slot": (
         python(f"{ENGINE}.retries:Retries._start_again", "effects.merged_since("),
         statement("effects.later_merge", "later.sequence >"),

@@ -6,8 +6,10 @@ tracker and the notifier.
 """
 
 import os
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +22,7 @@ from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
 from orchestrator.runtime.process import Completed, ProcessIdentity, SystemProcesses
 from orchestrator.wiring import App, Outside, open_app
-from tests.proofs.scheduler import Scheduler, around, watched
+from tests.proofs.scheduler import Hurt, Scheduler, around, watched
 
 FORGE = ("push", "delete_branch", "open_pr", "close_pr", "prepare_merge", "merge", "revoke_merge")
 STORE = ("publish",)
@@ -34,6 +36,11 @@ CALLS = (
 )
 OUTSIDE_POINTS = around(*CALLS)
 LATER = 'sleep "$1"; shift; exec "$@"'  # what a call that lands late is wrapped in; its program keeps the pid
+HOOK = """#!/bin/sh
+[ "$1" = prepared ] || exit 0
+cat >/dev/null
+{note}kill -{signum} $PPID
+{us}"""
 CUT = b"fatal: the remote end hung up unexpectedly"
 
 
@@ -44,9 +51,11 @@ class ScheduledProcesses(SystemProcesses):
     waits for it sees a failure, one that does not sees an error.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, stopped: Path | None = None) -> None:
+        """``stopped`` receives a line with the pid of each program that was stopped."""
         super().__init__()
         self._scheduler = scheduler
+        self._stopped = stopped
 
     def run(self, argv: Sequence[str], **how: Any) -> Completed:
         def later(seconds: float) -> None:
@@ -58,6 +67,7 @@ class ScheduledProcesses(SystemProcesses):
                 lambda: super(ScheduledProcesses, self).run(argv, **how),
                 later=later,
                 cut=_Cut,
+                hurt=lambda hurt: self._hurt_git(argv, hurt, how),
                 argv=argv,
             )
         except _Cut:
@@ -74,8 +84,34 @@ class ScheduledProcesses(SystemProcesses):
             lambda: start(argv),
             later=lambda seconds: void(start(["sh", "-c", LATER, "late", str(seconds), *argv])),
             cut=lambda: OSError("The connection broke while the program was being started."),
+            hurt=lambda hurt: self._hurt_later(start(argv), hurt),
             argv=argv,
         )
+
+    def _hurt_git(self, argv: Sequence[str], hurt: Hurt, how: Mapping[str, Any]) -> Completed:
+        """Git calls a hook between prepare and commit; the hook hits its git."""
+        with tempfile.TemporaryDirectory() as hooks:
+            hook = Path(hooks) / "reference-transaction"
+            us = f"kill -KILL {os.getpid()}\n" if hurt.and_us else ""
+            note = (
+                f"echo $PPID >>'{self._stopped}'\n" if hurt.signum == signal.SIGSTOP and self._stopped else ""
+            )
+            hook.write_text(HOOK.format(note=note, us=us, signum=int(hurt.signum)))
+            hook.chmod(0o755)
+            hooked = [word.replace("core.hooksPath=/dev/null", f"core.hooksPath={hooks}") for word in argv]
+            return super().run(hooked, **how)
+
+    def _hurt_later(self, started: ProcessIdentity, hurt: Hurt) -> ProcessIdentity:
+        def hit() -> None:
+            if hurt.signum == signal.SIGSTOP and self._stopped is not None:
+                with self._stopped.open("a") as note:
+                    note.write(f"{started.pid}\n")
+            self.signal_group(started, hurt.signum)
+            if hurt.and_us:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Timer(hurt.after, hit).start()
+        return started
 
 
 class _Cut(Exception):
@@ -111,6 +147,7 @@ def scheduled_app(
     *,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    processes: SystemProcesses | None = None,
     **more: Any,
 ) -> Iterator[App]:
     """An installation under the scheduler; nothing runs yet. ``more`` goes to :func:`open_app`."""
@@ -118,7 +155,7 @@ def scheduled_app(
         environ,
         clock=clock or SystemClock(),
         entropy=entropy or SystemEntropy(),
-        processes=ScheduledProcesses(scheduler),
+        processes=processes or ScheduledProcesses(scheduler),
         waypoints=scheduler,
     )
     with open_app(settings, environ, role="run", outside=outside, **more) as app:

@@ -72,7 +72,20 @@ class Fault:
     error: Callable[[], Exception]
 
 
-Step = Pass | Kill | Freeze | Block | Late | Fault
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """At ``<program>.before``: the program is hit by a signal while it is at work, ``and_us`` together with us.
+
+    ``git update-ref`` is hit between the prepare and the commit of its transaction; a detached program ``after`` so
+    many seconds.
+    """
+
+    signum: int
+    after: float = 0.0
+    and_us: bool = False
+
+
+Step = Pass | Kill | Freeze | Block | Late | Fault | Hurt
 PASS = Pass()
 
 
@@ -167,12 +180,13 @@ class Scheduler:
         *,
         later: Callable[[float], None] | None = None,
         cut: Callable[[], Exception] | None = None,
+        hurt: Callable[[Hurt], T] | None = None,
         **data: object,
     ) -> T:
         """An outside call, between the points ``<name>.before`` and ``<name>.after``.
 
         ``later`` makes it take place after some seconds, also if this process dies; ``cut`` is what a caller sees of a
-        connection that broke.
+        connection that broke; ``hurt`` acts with a program that is hit by a signal.
         """
         point, step = self._arrive(f"{name}.before", data)
         if isinstance(step, Late):
@@ -184,7 +198,7 @@ class Scheduler:
                 later(step.seconds)
             raise cut() if cut else AuthorityUnreachable(f"The connection broke at {point}.")
         self._do(point, step)
-        answer = act()
+        answer = hurt(step) if isinstance(step, Hurt) and hurt is not None else act()
         self.reach(f"{name}.after", **data)
         return answer
 

@@ -70,11 +70,11 @@ class Retries:
         with self._tools.database.read() as tx:
             merged = evidence.candidates(tx, at.task.id)[-1].sha
             started = any(e.name is EffectName.DEPLOY_INIT for e in effects.of_task(tx, at.task.id))
-        main = at.place.forge.tip(at.place.forge.default_branch)
-        if main == merged:
+            superseded = effects.merged_since(tx, at.task.id)
+        if not superseded:
             return self._start_again(at, answered)
         if not started:
-            return NotNow(f"{main} has been merged since: what is older is not deployed any more")
+            return NotNow("something has been merged since: what is older is not deployed any more")
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
             # It may have passed before the runner of a deploy of ourselves undid it.

@@ -251,3 +251,31 @@ def test_escalation_in_staging_lets_go_of_the_slots(pipeline: Build) -> None:
     line.done(two)
     assert len(line.merges()) == 1
     assert line.roles(one).count("tester") == 1
+
+
+def test_task_whose_deploy_command_failed_closes_by_its_successor(pipeline: Build) -> None:
+    """What became of an earlier start is no evidence any more once a later one has come."""
+    line = pipeline(production=True).start()
+    line.done(line.add("Good"))
+    line.deploys(production={"exit": 1})
+    item = line.add("Bad")
+    line.held(item, Hold.ESCALATED)
+    line.deploys()
+    assert line.app.operations.unfreeze("sample", person="Ann")
+    line.done(line.add("Better"))
+    line.retry(item)
+    line.done(item)
+    assert line.running("production") == line.main
+
+
+def test_broken_deploy_is_retried_though_a_stranger_has_pushed_since(pipeline: Build) -> None:
+    """Only a later merge of ours, which will be deployed, stands against starting M again."""
+    line = pipeline(production=True)
+    item = _broken(line)
+    line.held(item, Hold.ESCALATED)
+    merge = line.main
+    line.deploys()
+    line.push_to_main({"notes.txt": "By hand\n"})
+    line.retry(item)
+    line.done(item)
+    assert line.running("production") == merge

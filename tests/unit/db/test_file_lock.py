@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,5 +76,43 @@ def test_a_missing_folder_is_said(tmp_path: Path) -> None:
     with (
         pytest.raises(DatabaseError, match="No such file"),
         own_file(tmp_path / "no" / "orch.db", role="run"),
+    ):
+        pass
+
+
+LEAVES_IT_TO_A_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from orchestrator.db.file_lock import own_file
+with own_file(Path(sys.argv[1]), role="serve"):
+    if os.fork() == 0:  # as a program has it between fork and exec
+        print("held", flush=True)
+        sys.stdin.read()
+        os._exit(0)
+    signal.pause()
+"""
+
+
+def test_lock_that_a_dead_owner_left_to_a_program_it_was_starting_is_waited_for(tmp_path: Path) -> None:
+    place = tmp_path / "orch.db"
+    argv = [sys.executable, "-c", LEAVES_IT_TO_A_CHILD, str(place)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdin is not None
+        assert first.stdout.readline() == "held\n"
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        threading.Timer(0.2, first.stdin.close).start()
+        with own_file(place, role="run"):
+            pass
+
+
+def test_processes_that_share_the_file_keep_a_single_owner_out(tmp_path: Path) -> None:
+    place = tmp_path / "orch.db"
+    with (
+        own_file(place, role="run", shared=True),
+        own_file(place, role="run", shared=True),
+        pytest.raises(StateInUse),
+        own_file(place, role="serve"),
     ):
         pass

@@ -1,0 +1,181 @@
+"""The kill sweep: ``python -m tests.proofs.kill --from SEED --count N``.
+
+Each scenario is an installation with two tasks that both want staging. Life after life of the whole service is ended by
+SIGKILL at a seeded point, before or after it took effect, or anywhere; or one of its programs is: git between the
+prepare and the commit of a transaction, a deploy's runner, an agent's supervisor. Versions are broken in production,
+undone, repaired and started again; people cancel; outsiders push to main. In the end the oracle has to find that all
+agree.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.wiring import App
+from tests.proofs import oracle, report
+from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
+from tests.proofs.outside import OUTSIDE_POINTS
+from tests.proofs.people import Person, acting
+from tests.proofs.report import Scenario
+from tests.proofs.scheduler import EFFECTS, TRANSITIONS, At, First, Hurt, Kill, Nth, Policy, around
+from tests.proofs.templates import DELIVERED, TESTED, file_two, make_templates
+from tests.proofs.world import World, held
+
+KILLS = 40  # of a scenario; then it may live
+LIVES = 150
+SECOND, THIRD = "change_S_2.py", "change_S_3.py"
+PROGRAMS = ("git.update-ref", "git.fetch", "git.merge-tree", "git.commit-tree", "run.checks", "run.build")
+CHILDREN = ("git.update-ref", "spawn.deploy.runner", "spawn.agents.supervisor")
+NAMED = (*EFFECTS, *TRANSITIONS, *OUTSIDE_POINTS, *around(*PROGRAMS, *CHILDREN))
+SHAPES: Mapping[str, float] = {
+    "two": 3,  # both want staging, both are delivered
+    "broken": 2,  # the one that is first in production does not come up; the other is its fix
+    "again": 1.5,  # it does not come up, is undone, and the same SHA is started again
+    "cancel": 1.5,  # a person cancels one of them
+    "outsider": 1.5,  # somebody pushes to main
+    "early": 1,  # from the filing on
+}
+
+
+def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = KILLS) -> Scenario:
+    """One scenario: the same seed makes the same choices."""
+    began, chance = SystemClock().boottime(), random.Random(seed)
+    shape = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
+    world.come_from(templates[DELIVERED if shape == "early" else TESTED])
+    told = Scenario(seed, shape)
+    if shape in ("broken", "again"):
+        first = chance.choice((SECOND, THIRD))
+        cure = {SECOND: THIRD, THIRD: SECOND}[first] if shape == "broken" else "-"
+        world.sicken(f"{first} {cure} {chance.choice(('shown', 'fails'))}")
+    person, wanted = Person(world), file_two if shape == "early" else nothing
+    while told.counts["lives"] < LIVES and not told.findings:
+        free = told.counts["kills"] >= kills
+        life = Life(polite=chance.random() < 0.5) if free else _life(shape, chance, world)
+        lived = live(world, replace(life, script=_both(wanted, life.script)))
+        _count(told, lived)
+        if chance.random() < 0.3 or lived.ending is not Ending.KILLED:
+            told.findings += oracle.at_any_moment(world)
+        if lived.ending is Ending.REST:
+            acts = person.next()
+            if not acts:
+                break
+            wanted = acting(acts)
+        elif lived.ending is not Ending.KILLED:
+            told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
+    told.findings += oracle.at_the_end(world) if not told.findings else []
+    told.ended = {item: row["stage"] for item, row in held(world).items()}
+    told.seconds = SystemClock().boottime() - began
+    return told
+
+
+def _both(one: Script, other: Script) -> Script:
+    def script(app: App) -> None:
+        one(app)
+        other(app)
+
+    return script
+
+
+def _life(shape: str, chance: random.Random, world: World) -> Life:
+    """A life and how it ends."""
+    policy, kill_after = _end(chance)
+    meanwhile, script = None, nothing
+    if shape == "cancel" and chance.random() < 0.1:
+        script = _cancelling(chance.choice(("S-2", "S-3")), chance.random() * 0.3)
+    if shape == "outsider" and chance.random() < 0.1:
+        name = f"outside-{chance.randrange(10**6)}"
+        meanwhile = (chance.random() * 0.5, lambda: world.outsider_pushes(name))
+    return Life(policy, script, kill_after=kill_after, meanwhile=meanwhile)
+
+
+def _cancelling(item: str, after: float) -> Script:
+    """A person cancels a task after so many seconds."""
+
+    def script(app: App) -> None:
+        threading.Event().wait(after)
+        acting([("cancel", item)])(app)
+
+    return script
+
+
+def _end(chance: random.Random) -> tuple[Policy, float | None]:
+    """A seeded point, anywhere, or the end of one of its programs."""
+    what = chance.random()
+    last = Nth(int(chance.triangular(10, 220, 50)), Kill())
+    if what < 0.5:
+        return First(At(chance.choice(NAMED), Kill(), _few(chance)), last), None
+    if what < 0.75:
+        return First(
+            At(chance.choice(("db.before_commit", "db.after_commit")), Kill(), chance.randint(1, 25))
+        ), None
+    if what < 0.9:
+        signum = signal.SIGKILL
+        hurt = Hurt(signum, chance.choice((0.0, chance.random() * 0.3)), and_us=chance.random() < 0.5)
+        return First(At(f"{chance.choice(CHILDREN)}.before", hurt, _few(chance)), last), None
+    return last, 0.05 + chance.random() * 0.4
+
+
+def _few(chance: random.Random) -> int:
+    return min(5, int(chance.expovariate(0.8)) + 1)
+
+
+def _count(told: Scenario, lived: Lived) -> None:
+    told.counts["lives"] += 1
+    hurt = [line for line in lived.told if line.endswith("Hurt")]
+    told.counts["programs hit"] += len(hurt)
+    if lived.ending is Ending.KILLED:
+        told.counts["kills"] += 1
+    for line in lived.told:
+        told.points[line.split("#")[0] + (" hurt" if line in hurt else "")] += 1
+    if lived.ending is Ending.KILLED and not lived.told:
+        told.points["anywhere"] += 1
+
+
+def sweep(
+    seeds: Sequence[int], folder: Path, *, out: Path | None = None, kills: int = KILLS
+) -> list[Scenario]:
+    """Run the scenarios of these seeds in ``folder``, one after the other."""
+    world = World(folder / "world")
+    templates = make_templates(world, folder / "templates")
+    found = []
+    for seed in seeds:
+        scenario = run(seed, world, templates, kills=kills)
+        found.append(scenario)
+        report.progress(scenario)
+        if out is not None:
+            report.append(out, scenario)
+        if scenario.findings:
+            world.keep_as(folder / f"seed-{seed}")  # to be looked at
+    world.clear()
+    return found
+
+
+def main() -> int:
+    """The command."""
+    asked = argparse.ArgumentParser(prog="python -m tests.proofs.kill", description=__doc__)
+    asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
+    asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
+    asked.add_argument(
+        "--out", type=Path, default=report.FOLDER / "kill.jsonl", help="report that is added to"
+    )
+    asked.add_argument(
+        "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
+    )
+    said = asked.parse_args()
+    folder = said.folder or Path(tempfile.mkdtemp(prefix="orch-kill-"))
+    known = {scenario.seed for scenario in report.read(said.out)}
+    seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
+    found = sweep(seeds, folder, out=said.out)
+    print(report.summary("kill sweep", found))
+    return 1 if any(scenario.findings for scenario in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

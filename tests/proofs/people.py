@@ -1,0 +1,70 @@
+"""What a person does when nothing moves by itself any more: says "go on", lifts freezes, in the end gives up.
+
+Bounded: a task that a person has to help more than :data:`PATIENCE` times is cancelled, or left frozen where it is
+merged.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from orchestrator.domain.errors import OperatorError
+from orchestrator.wiring import App
+from tests.proofs.world import REPO, World, held
+
+PATIENCE = 12
+
+Act = tuple[str, str]  # verb, work item ("" for the repository)
+
+
+class Person:
+    """One person over one scenario."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._helped: Counter[str] = Counter()
+
+    def next(self) -> list[Act]:
+        """What is to be done now; nothing where the scenario is over."""
+        tasks = held(self._world)
+        frozen = bool(self._world.rows("SELECT 1 FROM repo_freeze"))
+        open_tasks = {item: row for item, row in tasks.items() if row["stage"] not in ("done", "cancelled")}
+        broken = [item for item, row in open_tasks.items() if row["stage"] == "deploy"]
+        waiting = [item for item in open_tasks if item not in broken]
+        if frozen and waiting and self._helped["unfreeze"] < PATIENCE:
+            self._helped["unfreeze"] += 1
+            return [("unfreeze", "")]
+        acts: list[Act] = []
+        for item in waiting or broken:
+            row = open_tasks[item]
+            if row["hold"] not in ("escalated", "blocked"):
+                continue
+            self._helped[item] += 1
+            if self._helped[item] <= PATIENCE:
+                acts.append(("retry", item))
+            elif row["stage"] != "deploy" and self._helped[item] <= 2 * PATIENCE:
+                acts.append(("cancel", item))
+        if acts and not waiting:
+            self._world.sicken("")  # what kept the broken version from coming up has been put right
+        return acts
+
+
+def acting(acts: list[Act]) -> Callable[[App], None]:
+    """A script that does these. What the desk refuses is not insisted on: the world may have moved on."""
+
+    def script(app: App) -> None:
+        for verb, item in acts:
+            try:
+                _do(app, verb, item)
+            except OperatorError:
+                continue
+
+    return script
+
+
+def _do(app: App, verb: str, item: str) -> None:
+    if verb == "unfreeze":
+        app.operations.unfreeze(REPO, person="Ann", reason="the fix is behind it")
+    elif verb == "retry":
+        app.operations.retry(item, person="Ann", reason="go on")
+    elif verb == "cancel":
+        app.operations.cancel(item, person="Ann", reason="no longer wanted")

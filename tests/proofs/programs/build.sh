@@ -1,0 +1,4 @@
+#!/bin/sh
+# Builds the artefact: a copy of src.
+echo "$ORCH_SHA" >>"${0%/*}/builds.log"
+cp -r src dist

@@ -1,0 +1,61 @@
+"""Installations that scenarios start from, made once by the product itself."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from orchestrator.db import slots
+from orchestrator.domain.ids import RepoName
+from orchestrator.domain.task import Ticket
+from orchestrator.wiring import App
+from tests.proofs.lives import Ending, Life, Script, live
+from tests.proofs.world import REPO, World
+from tests.waiting import wait_until
+
+DELIVERED = "delivered"  # one task is done, nothing else is there
+TESTED = "tested"  # beside it two that were tested and will ask for the slots, their epochs far apart
+TITLES = ("Second", "Third")
+
+
+def make_templates(world: World, folder: Path) -> dict[str, Path]:
+    """Make them in ``folder``, from nothing."""
+    made = {name: folder / name for name in (DELIVERED, TESTED)}
+    world.make()
+    _run(world, _first)
+    world.forge.git("config", "core.logAllRefUpdates", "true")  # the outside's own journal of main
+    world.keep_as(made[DELIVERED])
+    slow = {"role": "reviewer", "title": "Third", "verdict": "rejected"}
+    (world.root / "agent.json").write_text(json.dumps([{**slow, "round": 1}]))
+    _run(world, _both_tested)
+    (world.root / "agent.json").write_text("[]")
+    with closing(sqlite3.connect(world.database)) as connection, connection:
+        connection.execute("DELETE FROM repo_freeze")
+    world.keep_as(made[TESTED])
+    return made
+
+
+def file_two(app: App) -> None:
+    """Two tickets, unless they are there."""
+    known = {task.title for task in app.operations.tasks()}
+    for title in TITLES:
+        if title not in known:
+            app.operations.add_task(REPO, Ticket(title, labels=("fast",)))
+
+
+def _first(app: App) -> None:
+    app.register_repository(app.settings.home.parent / "person", name=REPO, prefix="S")
+    app.operations.add_task(REPO, Ticket("First", labels=("fast",)))
+
+
+def _both_tested(app: App) -> None:
+    file_two(app)
+    wait_until(lambda: not any(task.stage == "created" for task in app.operations.tasks()), 30)
+    with app.database.write() as tx:
+        slots.freeze(tx, RepoName(REPO), "until both are tested", None)
+
+
+def _run(world: World, script: Script) -> None:
+    lived = live(world, Life(script=script, polite=True))
+    if lived.ending is not Ending.REST:
+        raise AssertionError(f"the template was not made: {lived}; see {world.root}/lives.log")

@@ -1,0 +1,252 @@
+"""The world of one scenario: a folder with a real repository, a real forge, real programs, and one installation.
+
+Everything that happens outside the product is written down outside it: git's reflog of main, what the deploy command
+notes, the artefact store, the ticket and alert files. A template is made once and copied for each scenario, to the very
+same place, for paths are stored.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config.environment import load_settings
+from orchestrator.config.settings import Settings
+from orchestrator.runtime.clock import SystemClock
+from tests.fixtures_git import Hand, person_at
+
+HERE = Path(__file__).parent
+AGENT = HERE.parent / "integration" / "pipeline" / "programs" / "agent.py"
+REPO = "sample"
+SPEED = 10.0  # how much faster than the machine's the clock of a life runs: its pauses are that much shorter
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # where fast calendars and the machine's agree
+
+CONFIG = """default_branch = "main"
+[ci]
+command = ["sh", "{root}/checks.sh"]
+timeout = "60s"
+[coverage]
+report = "lcov.info"
+format = "lcov"
+[image]
+command = ["sh", "{root}/build.sh"]
+artifact = "dist"
+[agent]
+kind = "command"
+command = ["{python}", "-I", "-S", "{root}/agent.py"]
+timeout = "60s"
+stall = "60s"
+[budget]
+max_attempts = 20
+max_rounds = 20
+max_candidates = 20
+"""
+ENVIRONMENT = """[{name}]
+name = "{name}"
+deploy = ["sh", "{root}/deploy.sh"]
+undo = ["sh", "{root}/deploy.sh"]
+timeout = "10s"
+healthy_times = 2
+interval = 0.05
+stable_for = 0.1
+[{name}.probe]
+command = ["sh", "{root}/probe.sh", "{name}"]
+"""
+SETTINGS = {
+    "ORCH_LOG_LEVEL": "warning",
+    "ORCH_MAX_AGENTS": "2",
+    "ORCH_MAX_CHECKS": "2",
+    "ORCH_QUEUE_INTERVAL_S": "2",
+    "ORCH_REAPER_INTERVAL_S": "2",
+    "ORCH_RECONCILER_INTERVAL_S": "3",
+    "ORCH_OUTBOX_INTERVAL_S": "1",
+    "ORCH_HEARTBEAT_INTERVAL_S": "2",
+    "ORCH_PROCESS_TTL_S": "20",
+    "ORCH_REAPER_FINALIZE_GRACE_S": "5",
+}
+
+
+class FastClock(SystemClock):
+    """The machine's clock, faster: what waits for it waits less. The same in every process that uses it."""
+
+    def __init__(self, speed: float = SPEED) -> None:
+        self._speed = speed
+
+    def utc(self) -> datetime:
+        return EPOCH + (super().utc() - EPOCH) * self._speed
+
+    def boottime(self) -> float:
+        return super().boottime() * self._speed
+
+    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+        return event.wait(None if seconds is None else seconds / self._speed)
+
+
+@dataclass(frozen=True)
+class World:
+    """One scenario's folder."""
+
+    root: Path
+
+    @property
+    def home(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def database(self) -> Path:
+        return self.home / "orchestrator.db"
+
+    @property
+    def forge(self) -> Hand:
+        return Hand(self.home / "forges" / f"{REPO}.git")
+
+    @property
+    def person(self) -> Hand:
+        return Hand(self.root / "person")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self.root / "home"), "LANG": "C.UTF-8"}
+
+    def settings(self, **more: str) -> Settings:
+        """Short timers, by a clock that runs ten times as fast."""
+        return load_settings({"ORCH_HOME": str(self.home), **SETTINGS, **more})
+
+    # --- making it --------------------------------------------------------------------------------------------
+
+    def make(self) -> "World":
+        """Programs, a person's repository, nothing of the product yet."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir(parents=True)
+        for program in (*(HERE / "programs").glob("*.sh"), AGENT):
+            shutil.copy(program, self.root)
+        (self.root / "agent.json").write_text("[]")
+        self.sicken("")
+        config = CONFIG.format(root=self.root, python=sys.executable)
+        config += "".join(ENVIRONMENT.format(root=self.root, name=n) for n in ("staging", "production"))
+        files = {"src/app.py": "ONE = 1\n" * 10, ".orchestrator.toml": config}
+        person_at(self.root / "person", files)
+        return self
+
+    def keep_as(self, template: Path) -> None:
+        """Keep a copy that :meth:`come_from` brings back."""
+        shutil.rmtree(template, ignore_errors=True)
+        template.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cp", "-a", str(self.root), str(template)], check=True)
+
+    def come_from(self, template: Path) -> None:
+        """Be what was kept."""
+        self.clear()
+        subprocess.run(["cp", "-a", str(template), str(self.root)], check=True)
+
+    def clear(self) -> None:
+        """End what still runs below the folder, then remove it."""
+        for pid in self.programs():
+            with _gone_is_fine():
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def programs(self) -> Iterator[int]:
+        """Processes that this world has started: they name its folder, or work in it."""
+        mark = f"{self.root}/".encode()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                line = (entry / "cmdline").read_bytes()
+                inside = str(entry / "cwd") and os.readlink(entry / "cwd").startswith(str(self.root))
+            except OSError:
+                continue
+            if mark in line or inside:
+                yield int(entry.name)
+
+    # --- what the outside does --------------------------------------------------------------------------------
+
+    def sicken(self, line: str) -> None:
+        """Versions that do not come up in production; none where the line is empty."""
+        aside = self.root / "sick.new"
+        aside.write_text(f"{line}\n" if line else "")
+        aside.replace(self.root / "sick")
+
+    def outsider_pushes(self, name: str) -> str | None:
+        """Somebody commits to main past the orchestrator, with plain git; None where main moved meanwhile."""
+        git = self.forge.git
+        main = git("rev-parse", "main")
+        blob = _with_input(self.forge, f"{name}\n", "hash-object", "-w", "--stdin")
+        listing = git("ls-tree", main)
+        tree = _with_input(self.forge, f"{listing}\n100644 blob {blob}\t{name}.txt\n", "mktree")
+        who = ("-c", "user.name=Outsider", "-c", "user.email=outsider@example.org")
+        new = git(*who, "commit-tree", tree, "-p", main, "-m", f"{name} by somebody else")
+        moved = git(
+            "update-ref", "--create-reflog", "-m", "outsider", "refs/heads/main", new, main, check=False
+        )
+        return new if moved == "" and self.forge.git("rev-parse", "main") == new else None
+
+    # --- what can be seen -------------------------------------------------------------------------------------
+
+    def rows(self, question: str, *values: object) -> list[sqlite3.Row]:
+        """What the database says, read beside whoever owns it."""
+        path = f"{self.database.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(path, uri=True, timeout=30)) as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(question, values).fetchall()
+
+    def lines(self, name: str) -> Sequence[Sequence[str]]:
+        """A program's journal."""
+        path = self.root / name
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def installed(self, environment: str) -> str | None:
+        """The version that is installed in an environment, healthy or not."""
+        path = self.root / f"installed-{environment}"
+        return path.read_text() or None if path.exists() else None
+
+
+REST = """
+SELECT (SELECT count(*) FROM effects WHERE state IN ('intended', 'revoking', 'in_doubt'))
+     + (SELECT count(*) FROM jobs WHERE status IN ('queued', 'running'))
+     + (SELECT count(*) FROM outbox WHERE sent_at IS NULL AND parked_at IS NULL)
+     + (SELECT count(*) FROM inbox WHERE handled_at IS NULL)
+     + (SELECT count(*) FROM transition_lease)
+     + (SELECT count(*) FROM tasks t WHERE stage NOT IN ('done', 'cancelled')
+          AND hold IS NOT 'escalated' AND hold IS NOT 'blocked'
+          AND NOT (hold IS 'frozen' AND EXISTS (SELECT 1 FROM repo_freeze f WHERE f.repo = t.repo))
+          AND NOT (hold IS 'slot' AND EXISTS (
+              SELECT 1 FROM slots s LEFT JOIN tasks h ON h.id = s.task_id
+              WHERE s.holder = 'freeze' OR (h.hold IS 'escalated' AND h.id <> t.id)))) AS open
+"""
+
+
+def at_rest(world: World) -> bool:
+    """Nothing will happen any more without a person: every task has ended or waits for one."""
+    return bool(world.rows(REST)[0]["open"] == 0)
+
+
+def held(world: World) -> Mapping[str, Any]:
+    """Where the tasks stand: work item → row."""
+    return {row["work_item"]: row for row in world.rows("SELECT * FROM tasks ORDER BY id")}
+
+
+def _with_input(hand: Hand, text: str, *args: str) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", *args], cwd=hand.folder, env=env, input=text, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except ProcessLookupError:
+        return

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.wiring import App
-from tests.proofs import oracle, report
+from tests.proofs import oracle, report, scheduler
 from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
 from tests.proofs.people import Person, acting
 from tests.proofs.report import Scenario
-from tests.proofs.scheduler import EFFECTS, TRANSITIONS, At, First, Hurt, Kill, Nth, Policy, around
+from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Nth, Policy, around
 from tests.proofs.templates import DELIVERED, TESTED, file_two, make_templates
 from tests.proofs.world import World, held
 
@@ -33,7 +33,7 @@ LIVES = 150
 SECOND, THIRD = "change_S_2.py", "change_S_3.py"
 PROGRAMS = ("git.update-ref", "git.fetch", "git.merge-tree", "git.commit-tree", "run.checks", "run.build")
 CHILDREN = ("git.update-ref", "spawn.deploy.runner", "spawn.agents.supervisor")
-NAMED = (*EFFECTS, *TRANSITIONS, *OUTSIDE_POINTS, *around(*PROGRAMS, *CHILDREN))
+NAMED = (*EFFECTS, *scheduler.NAMED, *OUTSIDE_POINTS, *around(*PROGRAMS, *CHILDREN))
 SHAPES: Mapping[str, float] = {
     "two": 3,  # both want staging, both are delivered
     "broken": 2,  # the one that is first in production does not come up; the other is its fix

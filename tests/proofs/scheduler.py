@@ -8,13 +8,16 @@ A :class:`Policy` decides. It may be asked by many threads at once.
 """
 
 import os
+import re
 import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import orchestrator
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import AuthorityUnreachable, InvariantError
 
@@ -291,7 +294,18 @@ EFFECTS = tuple(
     if name is not EffectName.RATCHET
     for point in AROUND_AN_ACT
 )  # the ratchet is a row in the commit that settles the merge: there is nothing around it
-LOOKS = ("step.begin", "effect.open")
+PRODUCT = Path(orchestrator.__file__).parent
+
+
+def literal_waypoints() -> frozenset[str]:
+    """The names that stand in the product's code as they are; ``{…}`` is left where a part of one is put in."""
+    found = set[str]()
+    for path in PRODUCT.rglob("*.py"):
+        found |= set(re.findall(r"""[.]reach\(\s*f?"([^"]+)\"""", path.read_text(encoding="utf-8")))
+    return frozenset(found)
+
+
+NAMED = tuple(sorted(name for name in literal_waypoints() if "{" not in name))
 
 
 def around(*calls: str) -> Sequence[str]:

@@ -1,7 +1,6 @@
 """The step scheduler: it sees every point, names each the same in every run, and does there what it is told."""
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -19,8 +18,7 @@ from tests.proofs.outside import OUTSIDE_POINTS, ScheduledProcesses, scheduled_a
 from tests.proofs.scheduler import At, Block, Fault, First, Freeze, Kill, Late, Nth, Scheduler
 from tests.waiting import wait_until
 
-SOURCE = Path(scheduler.__file__).parents[2] / "src" / "orchestrator"
-KNOWN = {*scheduler.COMMITS, *scheduler.TRANSITIONS, *scheduler.EFFECTS, *scheduler.LOOKS, *OUTSIDE_POINTS}
+KNOWN = {*scheduler.COMMITS, *scheduler.TRANSITIONS, *scheduler.EFFECTS, *scheduler.NAMED, *OUTSIDE_POINTS}
 
 
 def test_delivered_task_passes_every_kind_of_point(pipeline: Build) -> None:
@@ -33,7 +31,8 @@ def test_delivered_task_passes_every_kind_of_point(pipeline: Build) -> None:
         wait_until(lambda: app.operations.task(item).stage is Stage.DONE, 60)
         app.outbox.run_once()
     names = {point.name for point in seen.points()}
-    happy = {name for name in KNOWN if "revoke" not in name and "deploy_undo" not in name}
+    usual = {*scheduler.COMMITS, *scheduler.TRANSITIONS, *scheduler.EFFECTS, *OUTSIDE_POINTS, "step.begin"}
+    happy = {name for name in usual if "revoke" not in name and "deploy_undo" not in name}
     seldom = {
         "effect.open",
         *scheduler.around("forge.delete_branch", "forge.close_pr", "notifier.send", "tracker.comment"),
@@ -45,19 +44,16 @@ def test_delivered_task_passes_every_kind_of_point(pipeline: Build) -> None:
     assert all(name in KNOWN | judged or name.startswith(("git.", "run.", "spawn.")) for name in names)
 
 
-def test_every_waypoint_of_the_product_is_known() -> None:
-    named = set()
-    for path in SOURCE.rglob("*.py"):
-        named |= set(re.findall(r"""[.]reach\(\s*f?"([^"]+)\"""", path.read_text()))
-    patterns = {n for n in named if "{" in n}
-    assert patterns <= {
+def test_every_kind_of_waypoint_of_the_product_is_known() -> None:
+    named = scheduler.literal_waypoints()
+    assert {*scheduler.COMMITS, *scheduler.TRANSITIONS, "step.begin"} <= named
+    assert {name for name in named if "{" in name} <= {
         "{intent.name.value}.intended",
         "{intent.name.value}.before_probe",
         "{intent.name.value}.after_probe",
         "{intent.name.value}.{point}",
         "{step.what}.judged",
     }, "a new kind of waypoint: tell the scheduler"
-    assert named - patterns <= KNOWN
 
 
 def test_points_are_numbered_by_name_and_in_all() -> None:

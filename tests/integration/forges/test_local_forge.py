@@ -36,42 +36,6 @@ def fence(house: House, task: int = 1) -> str:
 # -- branches --------------------------------------------------------------------------------------------------
 
 
-def test_push_moves_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:
-    other = house.clone.commit_files(house.main, {"b": b"1"}, "B")
-    assert house.forge.tip(BRANCH) == head
-    house.forge.push(house.clone.path, head, BRANCH, None)  # there already: nothing to do
-    with pytest.raises(OutsideError):
-        house.forge.push(house.clone.path, other, BRANCH, None)
-    with pytest.raises(OutsideError):
-        house.forge.push(house.clone.path, other, BRANCH, house.main)
-    assert house.forge.tip(BRANCH) == head
-    house.forge.push(house.clone.path, other, BRANCH, head)
-    assert house.forge.tip(BRANCH) == other
-
-
-def test_delete_removes_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:
-    with pytest.raises(OutsideError):
-        house.forge.delete_branch(BRANCH, house.main)
-    house.forge.delete_branch(BRANCH, head)
-    assert house.forge.tip(BRANCH) is None
-    house.forge.delete_branch(BRANCH, head)
-
-
-def test_main_is_moved_by_merging_alone(house: House, head: Sha) -> None:
-    before = house.main
-    with pytest.raises(OutsideError, match="merging alone"):
-        house.forge.push(house.clone.path, head, "main", before)
-    with pytest.raises(OutsideError, match="never removed"):
-        house.forge.delete_branch("main", before)
-    assert house.main == before
-
-
-def test_ancestry(house: House, head: Sha) -> None:
-    assert house.forge.contains(head, house.main)
-    assert not house.forge.contains(house.main, head)
-    assert not house.forge.contains(head, Sha("1" * 40))
-
-
 # -- pull requests ---------------------------------------------------------------------------------------------
 
 
@@ -121,13 +85,6 @@ def test_a_pull_request_follows_its_branch(house: House, head: Sha) -> None:
     assert house.forge.pull_requests(BRANCH)[0].head_sha == later
 
 
-def test_without_a_branch_there_is_no_pull_request(house: House) -> None:
-    with pytest.raises(OutsideError, match="no branch nothing"):
-        house.forge.open_pr("nothing", "t", "b")
-    with pytest.raises(OutsideError, match="no pull request 7"):
-        house.forge.close_pr(7)
-
-
 def test_a_record_that_cannot_be_read_is_unknown_not_absent(house: House, head: Sha) -> None:
     house.forge.open_pr(BRANCH, "t", "b")
     record = house.forge.path / "orch/pulls/1.json"
@@ -138,16 +95,6 @@ def test_a_record_that_cannot_be_read_is_unknown_not_absent(house: House, head: 
 
 
 # -- the merge -------------------------------------------------------------------------------------------------
-
-
-def test_main_moves_to_exactly_the_candidate(house: House, candidate: Candidate) -> None:
-    assert house.forge.landed([candidate]) is None
-    house.forge.merge(candidate, None)
-    assert house.main == candidate.sha
-    assert house.forge.landed([candidate]) == candidate
-    with pytest.raises(OutsideError):
-        house.forge.merge(candidate, None)
-    assert house.forge.landed([candidate]) == candidate
 
 
 def test_an_older_main_is_refused_though_update_ref_knows_no_fast_forward(
@@ -165,44 +112,12 @@ def test_an_older_main_is_refused_though_update_ref_knows_no_fast_forward(
     assert house.main == pushed
 
 
-def test_a_stale_actor_is_refused_after_revoking(house: House, candidate: Candidate) -> None:
-    house.forge.revoke_merge(candidate, "newer")
-    with pytest.raises(RefsRefused):
-        house.forge.merge(candidate, None)
-    assert house.forge.landed([candidate]) is None
-    assert house.main == candidate.base_sha
-
-
 def test_revoking_can_be_repeated_by_whoever_takes_over(house: House, candidate: Candidate) -> None:
     house.forge.revoke_merge(candidate, "first")
     house.forge.revoke_merge(candidate, "first")
     assert fence(house) == "revoked 1 first"
     house.forge.revoke_merge(candidate, "second")
     assert fence(house) == "revoked 1 first"
-
-
-def test_a_revoked_candidate_never_comes_back(house: House, candidate: Candidate) -> None:
-    house.forge.revoke_merge(candidate, "newer")
-    with pytest.raises(OutsideError, match="moved on"):
-        house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
-    with pytest.raises(RefsRefused):
-        house.forge.merge(candidate, None)
-
-
-def test_revoking_what_was_never_prepared_keeps_a_late_prepare_out(house: House, head: Sha) -> None:
-    candidate = house.candidate(head)
-    house.forge.revoke_merge(candidate, "newer")
-    with pytest.raises(OutsideError, match="moved on"):
-        house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
-    with pytest.raises(OutsideError):
-        house.forge.merge(candidate, None)
-    assert house.main == candidate.base_sha
-
-
-def test_preparing_again_is_harmless(house: House, candidate: Candidate) -> None:
-    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
-    house.forge.merge(candidate, None)
-    assert house.main == candidate.sha
 
 
 def test_the_next_candidate_of_a_task_fences_the_earlier_one_out(house: House, candidate: Candidate) -> None:
@@ -227,14 +142,6 @@ def test_a_fence_that_somebody_else_wrote_is_not_touched(house: House, candidate
         house.forge.revoke_merge(candidate, "newer")
     with pytest.raises(OutsideError):
         house.forge.merge(candidate, None)
-
-
-def test_tasks_have_fences_of_their_own(house: House, candidate: Candidate) -> None:
-    other = house.candidate(house.clone.commit_files(house.main, {"b": b"1"}, "B"), task=2)
-    house.forge.prepare_merge(other, house.clone.path, "other")
-    house.forge.revoke_merge(other, "newer")
-    house.forge.merge(candidate, None)
-    assert house.main == candidate.sha
 
 
 def test_one_of_many_actors_merges(house: House, candidate: Candidate) -> None:
@@ -290,14 +197,6 @@ def test_a_nonce_on_a_second_parent_or_inside_a_text_is_no_landing(house: House,
     house.person.commit("Quoted\n\n" + message + "\n\nThe end", {"y": "1"})
     house.person.git("push", "-q", str(house.forge.path), "HEAD:main")
     assert house.forge.landed([candidate]) is None
-
-
-def test_another_tasks_merge_is_not_ours(house: House, candidate: Candidate) -> None:
-    other = house.candidate(house.clone.commit_files(house.main, {"b": b"1"}, "B"), task=2)
-    house.forge.prepare_merge(other, house.clone.path, "other")
-    house.forge.merge(other, None)
-    assert house.forge.landed([candidate]) is None
-    assert house.forge.landed([candidate, other]) == other
 
 
 def test_a_forge_that_is_not_there_is_unreachable(house: House, candidate: Candidate) -> None:

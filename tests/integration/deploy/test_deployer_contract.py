@@ -1,0 +1,108 @@
+"""What every deployer has to keep: the one that runs commands, and the one in memory under the interleaved proofs."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.deploy.command import CommandDeployer, DeployBounds
+from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.records import Claimant, DeployStart
+from orchestrator.domain.errors import AuthorityUnreachable
+from orchestrator.domain.ids import Sha, WorkItem
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.process import SystemProcesses
+from orchestrator.runtime.sessions import SystemSessions
+from tests.proofs.memory_deployer import Environments, MemoryDeployer
+
+LONG = 60.0
+
+
+class Place:
+    """A deployer, what its commands have done, and a start to begin with."""
+
+    def __init__(self, deployer: Deployer, ran: Callable[[], list[int]], start: DeployStart) -> None:
+        self.deployer, self.ran, self.start = deployer, ran, start
+
+    def ended(self, start: DeployStart) -> bool:
+        ended = self.deployer.wait(start, threading.Event(), LONG)
+        return ended is not None and ended.succeeded
+
+
+@pytest.fixture(params=["command", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    journal = tmp_path / "journal"
+    start = DeployStart(
+        environment="staging", sha=Sha("c0ffee" + "0" * 34), generation=1, digest=None, artifact=None, token="7",
+        argv=("sh", "-c", 'echo "$ORCH_GENERATION" >> "$J"'), timeout_s=LONG, work_item=WorkItem("ORCH-1"),
+        sequence=11, installation="inst", env={"J": str(journal)},
+    )  # fmt: skip
+    if request.param == "memory":
+        state = Environments()
+        return Place(MemoryDeployer(state), lambda: [ran.start.generation for ran in state.journal], start)
+    deployer = CommandDeployer(
+        tmp_path / "deploys", processes=SystemProcesses(), sessions=SystemSessions(), clock=SystemClock(),
+        environ=dict(os.environ), bounds=DeployBounds(claim_s=LONG, poll_s=0.02),
+    )  # fmt: skip
+    return Place(
+        deployer, lambda: [int(n) for n in journal.read_text().split()] if journal.exists() else [], start
+    )
+
+
+def test_a_start_is_claimed_by_its_child_and_runs_once(place: Place) -> None:
+    assert place.deployer.started(place.start) is None
+    assert place.deployer.exit(place.start) is None
+    place.deployer.start(place.start)
+    place.deployer.start(place.start)
+    claim = place.deployer.started(place.start)
+    assert claim is not None
+    assert (claim.by, claim.installation, claim.sequence, claim.token) == (Claimant.CHILD, "inst", 11, "7")
+    assert place.ended(place.start)
+    place.deployer.start(place.start)
+    assert place.ran() == [1]
+
+
+def test_another_generation_is_another_start(place: Place) -> None:
+    second = replace(place.start, generation=2, sequence=12, token="8")
+    for start in (place.start, second):
+        place.deployer.start(start)
+        assert place.ended(start)
+    assert place.ran() == [1, 2]
+
+
+def test_what_was_revoked_first_never_runs(place: Place) -> None:
+    assert place.deployer.revoke(place.start).by is Claimant.REVOKER
+    assert place.deployer.revoke(place.start).by is Claimant.REVOKER
+    place.deployer.start(place.start)
+    assert place.deployer.terminate(place.start) is None
+    assert place.deployer.wait(place.start, threading.Event(), LONG) is None
+    assert place.ran() == []
+
+
+def test_revoking_what_was_claimed_names_the_child(place: Place) -> None:
+    place.deployer.start(place.start)
+    assert place.deployer.revoke(place.start).by is Claimant.CHILD
+    assert place.ended(place.start)
+    assert place.ran() == [1]
+
+
+def test_an_end_is_recorded_once(place: Place) -> None:
+    place.deployer.start(place.start)
+    assert place.ended(place.start)
+    ended = place.deployer.terminate(place.start)
+    assert ended is not None
+    assert ended.succeeded
+
+
+@pytest.mark.parametrize("foreign", [{"sequence": 12}, {"token": "8"}, {"installation": "other"}], ids=str)
+def test_a_start_of_another_intent_is_in_doubt(place: Place, foreign: dict[str, object]) -> None:
+    place.deployer.start(place.start)
+    assert place.ended(place.start)
+    other = replace(place.start, **foreign)  # type: ignore[arg-type]
+    for ask in (place.deployer.start, place.deployer.started, place.deployer.exit, place.deployer.revoke):
+        with pytest.raises(AuthorityUnreachable):
+            ask(other)
+    assert place.ran() == [1]

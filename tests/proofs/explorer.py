@@ -1,0 +1,494 @@
+"""Explores every schedule of a scenario up to a bound on preemptions, fewest first; no state is gone through twice.
+
+A run is repeated from its list of choices. Two runs are in the same state when every actor has seen the same, the
+database has had the same writes in the same order, and the outside is the same: what can follow is then the same too.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+
+from orchestrator.db import jobs, tasks
+from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.ids import TaskId
+from orchestrator.domain.lease import Actor, Lease
+from orchestrator.runtime.entropy import SeededEntropy
+from orchestrator.runtime.process import Liveness
+from orchestrator.runtime.waypoints import Waypoints
+from orchestrator.stage_engine.situation import Outcome
+from tests.proofs.interleaving import (
+    ActorThread,
+    Branch,
+    Budget,
+    Decisions,
+    Held,
+    HeldDatabase,
+    HeldWire,
+    Version,
+    digest,
+)  # fmt: skip
+from tests.proofs.laws import LedgerReader, Memory, Scene, after_every_step, at_rest, remember
+from tests.proofs.memory_world import (
+    Installation,
+    MemoryProcess,
+    Outside,
+    StopAt,
+    Surroundings,
+    Template,
+    register,
+)  # fmt: skip
+from tests.proofs.scheduler import LateCall, Point, Scheduler
+
+REST = 50  # the process that comes last and finds everybody else dead
+PASSES = 8
+MAX_STEPS = 3_000
+
+Script = Callable[[Installation], object]
+
+
+@dataclass(frozen=True)
+class ActorSpec:
+    """Somebody who acts: what he does, and in which process. Number 0 is no process of ours: a person outside."""
+
+    name: str
+    process: int
+    script: Script
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A world to begin with, who acts in it, and how often it may misbehave."""
+
+    name: str
+    make: Callable[[Path], Template]
+    actors: tuple[ActorSpec, ...]
+    config: str
+    budget: Budget = Budget()
+    takeover: bool = False  # every owner looks dead to the others, also one that lives
+    until: str = (
+        ""  # the step of the pipeline before which the actors stop; whoever comes last goes on from there
+    )
+    late: tuple[str, ...] = ()  # the calls that may land late
+
+
+@dataclass
+class Run:
+    """What one list of choices led to."""
+
+    choices: list[str]
+    branches: list[Branch]
+    steps: int = 0
+    broken: list[str] = field(default_factory=list)
+    pruned: bool = False
+    trace: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    """What an exploration has covered."""
+
+    scenario: str
+    schedules: int = 0
+    pruned: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    preemptions: int = 0  # the bound up to which nothing is left
+    complete: bool = False
+    found: Run | None = None
+    frontier: list[list[str]] = field(default_factory=list)
+
+
+class Stage:
+    """A scenario made ready to be run many times."""
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self.scenario = scenario
+        self.template = scenario.make(folder / "template")
+        self.path = folder / "run.db"
+        self.numbers = sorted({actor.process for actor in scenario.actors if actor.process} | {REST})
+        database = SqliteDatabase(self.template.path, clock=self.template.clock)
+        try:
+            for number in self.numbers:
+                register(database, MemoryProcess(number))
+        finally:
+            database.close()
+
+    def run(
+        self, choices: Sequence[str], *, budget: Budget | None = None, visited: dict[bytes, int] | None = None,
+        explain: bool = False,
+    ) -> Run:  # fmt: skip
+        """Repeat these choices, then go on as simply as it goes; ``visited`` ends it where nothing new can come."""
+        decisions = Decisions(choices, budget or self.scenario.budget)
+        play = Play(self, self.template.copy_to(self.path), decisions, visited, explain=explain)
+        try:
+            return play.to_the_end()
+        finally:
+            play.close()
+
+
+class Play:
+    """One run."""
+
+    def __init__(
+        self, stage: Stage, outside: Outside, decisions: Decisions, visited: dict[bytes, int] | None, *, explain: bool
+    ) -> None:  # fmt: skip
+        self._stage, self._outside, self._decisions, self._visited = stage, outside, decisions, visited
+        self._scenario = stage.scenario
+        self._explain = explain
+        self._back = threading.Lock()
+        self._back.acquire()
+        self._version = Version()
+        self._acts = 0
+        self._databases: list[SqliteDatabase] = []
+        fate = Liveness.UNKNOWN if self._scenario.takeover else Liveness.ALIVE
+        self._processes = {number: MemoryProcess(number, fate) for number in stage.numbers}
+        self._owners: dict[str, Lease] = {}
+        self._actors: dict[str, ActorThread] = {}
+        self._of: dict[str, int] = {}
+        self._scheduler = Scheduler(Held(self._actors))
+        for spec in self._scenario.actors:
+            self._add(spec)
+        self._reader = LedgerReader(stage.path)
+        self._memory = Memory()
+        self._checked = False
+        self._result = Run(decisions.made, decisions.branches)
+        self._current: str | None = None
+        self._next: str | None = None  # chosen in an actor's thread, and not that actor's to do
+        self._before: tuple[bytes, int] = (b"", 0)
+        self._free_run = False
+        self._problem: Exception | None = None
+
+    def close(self) -> None:
+        for actor in self._actors.values():
+            if not actor.ended:
+                actor.send_on("abandon")
+        self._reader.close()
+        for database in self._databases:
+            database.close()
+
+    def to_the_end(self) -> Run:
+        try:
+            self._schedule()
+            if not self._over:
+                last = self._scheduler.late and self._decisions.choose(
+                    [("land first", ()), ("land last", ())]
+                )
+                if last != "land last":
+                    self._land_all()
+                self._come_to_rest("rest")
+                if self._scheduler.late:
+                    self._land_all()
+                    self._come_to_rest("rest again")
+        except OrchestratorError as error:
+            self._result.broken.append(f"the run could not be judged: {error!r}")
+        return self._result
+
+    # --- who goes next --------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        while not self._over:
+            choice, self._next = self._next or self._choose(), None
+            if choice is None:
+                return
+            self._take(choice)
+
+    def _choose(self) -> str | None:
+        if self._decisions.free and self._seen_before():
+            self._result.pruned = True
+            return None
+        ready = self._ready()
+        if not ready:
+            return None
+        return self._decisions.choose(self._options(ready))
+
+    def _ready(self) -> list[str]:
+        return [name for name, actor in self._actors.items() if not actor.ended and not actor.crashed]
+
+    def _go_on(self, actor: ActorThread) -> str | None:
+        """In an actor's own thread, at its next call: whether it is the one that goes on."""
+        try:
+            self._after_step()
+            if self._over:
+                return None
+            choice = actor.name if self._free_run else self._choose()
+        except Exception as error:  # noqa: BLE001 - raised again by whoever waits for this thread
+            self._problem = error
+            return None
+        name, _, order = (choice or "").partition("!")
+        if name != actor.name or order == "crash":
+            self._next = choice
+            return None
+        self._before_step(actor, name if not order else f"{name}!{order}")
+        return order or "go"
+
+    def _options(self, ready: list[str]) -> list[tuple[str, tuple[str, ...]]]:
+        mine = self._current if self._current in ready else None
+        order = [mine, *(name for name in ready if name != mine)] if mine else ready
+        options: list[tuple[str, tuple[str, ...]]] = []
+        for name in order:
+            actor = self._actors[name]
+            price = ("preemptions",) if mine and name != mine else ()
+            options.append((name, price))
+            if actor.kind == "write":
+                options += [(f"{name}!lost", (*price, "lost")), (f"{name}!fail", (*price, "lost"))]
+            if actor.kind == "act" and actor.at in self._scenario.late:
+                options.append((f"{name}!late", (*price, "late")))
+            if (
+                actor.kind in ("write", "act") and self._of[name]
+            ):  # what was only read is lost just as well later
+                options.append((f"{name}!crash", (*price, "crashes")))
+        if mine is None or self._actors[mine].kind in (
+            "ask",
+            "act",
+        ):  # the database does not notice a landing
+            options += [(f"land:{number}", ()) for number in range(len(self._scheduler.late))]
+        return options
+
+    def _take(self, choice: str) -> None:
+        if choice.startswith("land:"):
+            self._before = self._version.value, self._acts
+            self._land(self._scheduler.late[int(choice[5:])])
+            self._after_step()
+            return
+        name, _, order = choice.partition("!")
+        actor = self._actors[name]
+        self._current = name
+        self._before_step(actor, choice)
+        actor.send_on(order or "go")
+        if self._problem is not None:
+            raise self._problem
+        if order == "crash":
+            self._end_process(self._of[name])
+        if actor.error is not None:
+            self._result.broken.append(f"an error of ours: {name}: {actor.error!r}")
+        if actor.ended or order == "crash":
+            self._after_step()
+
+    def _before_step(self, actor: ActorThread, choice: str) -> None:
+        self._before = self._version.value, self._acts
+        if self._explain:
+            self._version.steps.clear()
+            self._result.trace.append(f"{choice}: {actor.at}")
+
+    def _after_step(self) -> None:
+        self._result.steps += 1
+        if self._explain and self._result.trace:
+            self._result.trace[-1] += "".join(f" {name}" for name in self._version.steps)
+            self._version.steps.clear()
+        if (self._version.value, self._acts) != self._before:
+            self._judge(after_every_step)
+
+    def _land(self, call: LateCall) -> None:
+        if self._explain:
+            self._result.trace.append(f"lands now: {call.point}")
+        self._acts += 1
+        try:
+            self._scheduler.land(call)
+        except OrchestratorError as error:
+            if self._explain:
+                self._result.trace.append(f"  refused: {error}")
+
+    def _land_all(self) -> None:
+        while self._scheduler.late and not self._over:
+            self._land(self._scheduler.late[0])
+            self._judge(after_every_step)
+
+    def _end_process(self, number: int) -> None:
+        self._processes[number].fate = Liveness.DEAD
+        for name, process in self._of.items():
+            if process == number:
+                self._actors[name].crashed = True
+                self._owners.pop(name, None)
+
+    def _come_to_rest(self, name: str) -> None:
+        if self._over:
+            return
+        for number, process in self._processes.items():
+            process.fate = Liveness.ALIVE if number == REST else Liveness.DEAD
+        for actor in self._actors.values():
+            if not actor.ended:
+                actor.send_on("abandon")
+        self._owners.clear()
+        self._add(ActorSpec(name, REST, lambda app: settle_everything(app, self._stage.template.tasks)))
+        self._free_run = True
+        self._take(name)
+        if not self._over:
+            self._judge(at_rest)
+
+    @property
+    def _over(self) -> bool:
+        return bool(self._result.broken) or self._result.pruned or self._result.steps > MAX_STEPS
+
+    # --- what it looks like ---------------------------------------------------------------------------------------
+
+    def _seen_before(self) -> bool:
+        if self._visited is None:
+            return False
+        state = (
+            [
+                (name, "gone") if actor.ended or actor.crashed else (name, actor.chain, actor.at)
+                for name, actor in self._actors.items()
+            ],
+            self._version.value, self._outside.state(), [str(call.point) for call in self._scheduler.late],
+            self._current if self._current in self._ready() else None,
+            [(kind, n) for kind, n in self._decisions.used.items() if kind != "preemptions"],
+        )  # fmt: skip
+        key = digest(b"", state)
+        used = self._decisions.used["preemptions"]
+        if self._visited.get(key, used + 1) <= used:
+            return True
+        self._visited[key] = used
+        return False
+
+    def _judge(self, laws: Callable[[Scene], list[str]]) -> None:
+        if not self._decisions.free and not self._explain:
+            return  # the run that this one repeats has been judged so far
+        living = frozenset(one.boot_id for one in self._processes.values() if one.fate is Liveness.ALIVE)
+        scene = Scene(
+            self._reader.read(),
+            self._outside,
+            self._memory,
+            dict(self._owners),
+            living,
+            self._scenario.config,
+        )
+        if not self._checked:
+            self._checked = True
+            remember(scene)
+        self._result.broken += laws(scene)
+
+    # --- who there is ---------------------------------------------------------------------------------------------
+
+    def _add(self, spec: ActorSpec) -> None:
+        actor = ActorThread(spec.name, lambda: self._work(spec), self._back, self._go_on)
+        self._actors[spec.name] = actor
+        self._of[spec.name] = spec.process
+
+    def _work(self, spec: ActorSpec) -> None:
+        actor = self._actors[spec.name]
+        process = self._processes.get(spec.process) or MemoryProcess(0)
+        real = SqliteDatabase(self._stage.path, clock=self._stage.template.clock)
+        self._databases.append(real)
+        wire = HeldWire(self._scheduler, lambda: actor, self._noted)
+        around = Surroundings(
+            self._outside, list(self._processes.values()), self._stage.template.clock, wire=wire,
+            commands=self, waypoints=self._waypoints(), entropy=SeededEntropy(sum(spec.name.encode())), coin=self.coin,
+        )  # fmt: skip
+        database = HeldDatabase(real, self._scheduler, actor, self._version)
+        app = Installation(database, process, around)
+        self._track(app, spec.name)
+        spec.script(app)
+
+    def _waypoints(self) -> Waypoints:
+        until = self._scenario.until
+        resting = threading.current_thread().name.startswith("rest")
+        return StopAt(until, self._scheduler) if until and not resting else self._scheduler
+
+    def _track(self, app: Installation, name: str) -> None:
+        real = app.ownership.transition
+
+        @contextmanager
+        def tracked(task_id: TaskId, owner: Actor, **named: object) -> Iterator[Lease | None]:
+            with real(task_id, owner, **named) as lease:  # type: ignore[arg-type]
+                if lease is not None:
+                    self._owners[name] = lease
+                try:
+                    yield lease
+                finally:
+                    self._owners.pop(name, None)
+
+        app.ownership.transition = tracked  # type: ignore[method-assign]
+
+    def _noted(self) -> None:
+        self._acts += 1
+
+    def coin(self, what: str) -> bool:
+        """A gate's answer."""
+        if threading.current_thread().name.startswith("rest"):
+            return True
+        answer = self._decisions.choose([(f"{what}: good", ()), (f"{what}: bad", ("coins",))])
+        good = answer.endswith("good")
+        self._actors[threading.current_thread().name].saw(what, good)
+        return good
+
+    def command(self, name: str, effect: Callable[[], None]) -> None:
+        """A deploy command: at once, or as a step of its own."""
+        if self._decisions.choose([("at once", ()), ("slow", ("slow",))]) == "at once":
+            effect()
+        else:
+            self._scheduler.late.append(LateCall(Point(name, 1, 0, "command"), effect))
+
+
+def settle_everything(app: Installation, ids: Sequence[TaskId]) -> None:
+    """What a new life does, until nothing changes any more."""
+    before: object = None
+    for _ in range(PASSES):
+        with app.database.write() as tx:
+            jobs.requeue_running_jobs(tx, app.process.boot_id, "its process has ended")
+            for job in jobs.running_of_others(tx, app.process.boot_id):
+                jobs.reap_running_job(tx, job, "its process has ended")
+        outcomes = [app.drive(task_id, Actor.RECOVERY) for task_id in ids]
+        with app.database.read() as tx:
+            now = [
+                (t.stage, t.round, t.hold, t.hold_reason) for t in (tasks.get(tx, task_id) for task_id in ids)
+            ]
+        if now == before and not {Outcome.RETRY, Outcome.DEFERRED, Outcome.MOVED} & set(outcomes):
+            return
+        before = now
+
+
+def explore(
+    stage: Stage, *, preemptions: int, seconds: float, schedules: int | None = None,
+    begin: Sequence[Sequence[str]] = ((),),
+) -> Report:  # fmt: skip
+    """All schedules with no preemption, then those with one, and so on to the bound or until the time is over."""
+    report = Report(stage.scenario.name)
+    budget = replace(stage.scenario.budget, preemptions=preemptions)
+    waiting: list[list[list[str]]] = [[] for _ in range(preemptions + 1)]
+    chance = random.Random(0)
+    waiting[0].extend(list(choices) for choices in begin)
+    visited: dict[bytes, int] = {}
+    started = time.monotonic()
+    for bound, queue in enumerate(waiting):
+        while queue:
+            report.seconds = time.monotonic() - started
+            if report.seconds > seconds or (schedules is not None and report.schedules >= schedules):
+                report.frontier = [choices for rest in waiting for choices in rest]
+                return report
+            choices = queue.pop(
+                chance.randrange(len(queue))
+            )  # in no order: cut short, it still looks everywhere
+            run = stage.run(choices, budget=budget, visited=visited)
+            report.schedules += 1
+            report.pruned += run.pruned
+            report.steps += run.steps
+            if run.broken:
+                report.found = run
+                return report
+            for branch in run.branches:
+                waiting[branch.preemptions].append([*run.choices[: branch.at], branch.choice])
+        report.preemptions = bound
+    report.complete = True
+    report.seconds = time.monotonic() - started
+    return report
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No log: thousands of runs warn of what is meant to happen."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=False
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

@@ -1,0 +1,236 @@
+"""Environments, their starts, and the artefact store, in memory; they refuse what the real ones refuse.
+
+A start is claimed once, by the child or by a revoker. The command takes effect after the claim: at once, or as a step
+of its own when the wire says so, unless it has been ended before.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.deploy.health import HealthResult, HealthVerdict, Seen
+from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Ending, Exit, Started
+from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.ids import Digest, Sha
+from orchestrator.repo_config.records import EnvironmentConfig, ProbeConfig
+from orchestrator.runtime.process import ProcessIdentity
+from tests.proofs.wire import DirectWire, Wire
+
+NEVER = "2026-01-05T10:00:00.000000Z"
+SOMEBODY = ProcessIdentity("memory", "memory", 1, 1)
+
+Key = tuple[str, Sha, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one start has left behind."""
+
+    start: DeployStart | None
+    claim: Started | None = None
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One line of an environment's own journal: a command took effect."""
+
+    start: DeployStart
+    before: Sha | None
+    after: Sha | None
+
+
+@dataclass
+class Environments:
+    """All environments, shared by everybody."""
+
+    starts: dict[Key, Record] = field(default_factory=dict)
+    runs: dict[str, Sha | None] = field(default_factory=dict)
+    journal: list[Ran] = field(default_factory=list)
+    unreachable: bool = False
+
+
+class Commands(Protocol):
+    """How a started command gets to take effect."""
+
+    def command(self, name: str, effect: Callable[[], None]) -> None:
+        """Let it happen now or later."""
+        ...
+
+
+class AtOnce:
+    """Every command has taken effect when its start returns."""
+
+    def command(self, name: str, effect: Callable[[], None]) -> None:
+        effect()
+
+
+class MemoryDeployer:
+    """One actor's hand on the environments; see :class:`~orchestrator.deploy.deployer.Deployer`."""
+
+    def __init__(
+        self, state: Environments, wire: Wire | None = None, commands: Commands | None = None
+    ) -> None:
+        self.state = state
+        self._wire = wire or DirectWire()
+        self._commands = commands or AtOnce()
+
+    def start(self, start: DeployStart) -> None:
+        self._wire.act("deploy.start", lambda: self._start(start))
+
+    def started(self, start: DeployStart) -> Started | None:
+        return self._wire.ask("deploy.started", lambda: self._claim_of(start))
+
+    def revoke(self, start: DeployStart) -> Started:
+        def call() -> Started:
+            known = self._record(start)
+            held = self._claim_of(start)
+            if held is not None:
+                return held
+            claim = self._claim(start, Claimant.REVOKER)
+            self.state.starts[key_of(start)] = replace(known, claim=claim)
+            return claim
+
+        return self._wire.act("deploy.revoke", call)
+
+    def exit(self, start: DeployStart) -> Exit | None:
+        return self._wire.ask("deploy.exit", lambda: self._exit_of(start))
+
+    def terminate(self, start: DeployStart) -> Exit | None:
+        def call() -> Exit | None:
+            held = self._claim_of(start)
+            if held is None or held.by is not Claimant.CHILD:
+                return None
+            known = self._record(start)
+            if known.exit is None:
+                known = replace(known, exit=Exit(Ending.KILLED, None, NEVER, "It was ended on request."))
+                self.state.starts[key_of(start)] = known
+            return known.exit
+
+        return self._wire.act("deploy.terminate", call)
+
+    def wait(self, start: DeployStart, stop: threading.Event, deadline_s: float) -> Exit | None:
+        """Time is not waited for: what has not ended by now has reached its deadline."""
+        return self._wire.ask("deploy.wait", lambda: self._exit_of(start))
+
+    def log_tail(self, start: DeployStart, limit: int = 4000) -> str:
+        return ""
+
+    # -- what the authority itself does ------------------------------------------------------------------------
+
+    def _start(self, start: DeployStart) -> None:
+        known = self._record(start)
+        if known.start is not None and not _same(known.start, start):
+            raise _foreign(start)
+        if self._claim_of(start) is not None:
+            return
+        claim = self._claim(start, Claimant.CHILD)
+        self.state.starts[key_of(start)] = replace(known, start=known.start or start, claim=claim)
+        self._commands.command(f"deploy.command {start.environment}", lambda: self._take_effect(start))
+
+    def _take_effect(self, start: DeployStart) -> None:
+        if self._record(start).exit is not None:
+            return  # ended before it had done anything
+        before = self.state.runs.get(start.environment)
+        restored = start.env.get("ORCH_PREVIOUS_SHA")
+        after = start.sha if start.kind is DeployKind.DEPLOY else Sha(restored) if restored else None
+        self.state.runs[start.environment] = after
+        self.state.journal.append(Ran(start, before, after))
+        done = Exit(Ending.EXITED, 0, NEVER)
+        self.state.starts[key_of(start)] = replace(self._record(start), exit=done)
+
+    def _exit_of(self, start: DeployStart) -> Exit | None:
+        self._claim_of(start)
+        return self._record(start).exit
+
+    def _claim_of(self, start: DeployStart) -> Started | None:
+        claim = self._record(start).claim
+        if claim is not None and (claim.installation, claim.sequence, claim.token) != _identity(start):
+            raise _foreign(start)
+        return claim
+
+    def _claim(self, start: DeployStart, by: Claimant) -> Started:
+        child = SOMEBODY if by is Claimant.CHILD else None
+        return Started(by, *_identity(start), at=NEVER, host="memory", runner=child, command=child)
+
+    def _record(self, start: DeployStart) -> Record:
+        if self.state.unreachable:
+            raise AuthorityUnreachable("The deploy records cannot be read.")
+        return self.state.starts.get(key_of(start), Record(None))
+
+
+class MemoryHealth:
+    """Asks the environments what they run; ``sick`` says whether that version keeps well."""
+
+    def __init__(self, state: Environments, wire: Wire, sick: Callable[[str, Sha], bool]) -> None:
+        self._state = state
+        self._wire = wire
+        self._sick = sick
+
+    def observe_once(self, probe: ProbeConfig) -> Seen:
+        return Seen(None, False, "nobody asks this")
+
+    def watch(
+        self,
+        environment: EnvironmentConfig,
+        expected: Callable[[str], bool],
+        stop: threading.Event,
+        deadline_s: float,
+        *,
+        wanted: str = "",
+    ) -> HealthResult:
+        sha = self._wire.ask("health.watch", lambda: self._state.runs.get(environment.name))
+        seen = Seen(sha, sha is not None, "answered")
+        well = sha is not None and expected(sha) and not self._sick(environment.name, sha)
+        verdict = HealthVerdict.HEALTHY if well else HealthVerdict.UNHEALTHY
+        return HealthResult(verdict, seen, f"{environment.name} runs {sha}, {verdict}", 1, (seen,))
+
+
+class MemoryStore:
+    """Artefacts by digest; see :class:`~orchestrator.images.store.ImageStore`."""
+
+    def __init__(self, tags: dict[str, Digest], wire: Wire | None = None) -> None:
+        self._tags = tags
+        self._wire = wire or DirectWire()
+
+    def publish(self, source: Path, tag: str) -> Digest:
+        digest = Digest("sha256:" + hashlib.sha256(source.name.encode()).hexdigest())
+
+        def call() -> Digest:
+            if self._tags.setdefault(tag, digest) != digest:
+                raise OutsideError(f"The image tag {tag} names another digest.")
+            return digest
+
+        return self._wire.act("store.publish", call)
+
+    def resolve(self, tag: str) -> Digest | None:
+        return self._wire.ask("store.resolve", lambda: self._tags.get(tag))
+
+    def has(self, digest: Digest) -> bool:
+        return self._wire.ask("store.has", lambda: digest in self._tags.values())
+
+    def path(self, digest: Digest) -> Path:
+        return Path("/nowhere/images") / digest
+
+    def prune(self, keep: Collection[Digest]) -> int:
+        return 0
+
+
+def key_of(start: DeployStart) -> Key:
+    """What makes it the same start."""
+    return start.environment, start.sha, start.generation
+
+
+def _identity(start: DeployStart) -> tuple[str, int, str]:
+    return start.installation, start.sequence, start.token
+
+
+def _same(one: DeployStart, other: DeployStart) -> bool:
+    return _identity(one) == _identity(other)
+
+
+def _foreign(start: DeployStart) -> AuthorityUnreachable:
+    return AuthorityUnreachable(f"The start {key_of(start)} belongs to another intent; nothing was done.")

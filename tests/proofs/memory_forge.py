@@ -1,0 +1,202 @@
+"""A forge in memory that refuses exactly what the local forge refuses; see the tests that both have to pass."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.task import Candidate
+from orchestrator.forges.forge import PullRequest
+from orchestrator.forges.local_fence import REVOKED, Fence, fence_of
+from orchestrator.rules.trailers import NONCE, trailers
+from tests.proofs.memory_git import Objects
+from tests.proofs.wire import DirectWire, Wire
+
+
+class Refused(OutsideError):
+    """A reference is not where it was expected."""
+
+
+@dataclass
+class ForgeState:
+    """What the forge holds; shared by everybody who talks to it."""
+
+    objects: Objects
+    heads: dict[str, Sha] = field(default_factory=dict)
+    fences: dict[TaskId, Fence] = field(default_factory=dict)
+    kept: dict[tuple[TaskId, int], Sha] = field(default_factory=dict)
+    pulls: list[PullRequest] = field(default_factory=list)
+    merges: list[tuple[Sha | None, Sha]] = field(default_factory=list)  # main before, and the M it moved to
+    unreachable: bool = False
+
+
+class MemoryForge:
+    """One actor's connection to the forge; see :class:`~orchestrator.forges.forge.Forge`."""
+
+    def __init__(self, repo: RepoName, state: ForgeState, wire: Wire | None = None) -> None:
+        self.repo = repo
+        self.default_branch = "main"
+        self.state = state
+        self._wire = wire or DirectWire()
+
+    def fetch_url(self) -> str:
+        return "/nowhere/forge.git"
+
+    # -- facts -------------------------------------------------------------------------------------------------
+
+    def tip(self, branch: str) -> Sha | None:
+        return self._wire.ask("forge.tip", lambda: self._heads().get(branch))
+
+    def pull_requests(self, branch: str) -> Sequence[PullRequest]:
+        return self._wire.ask(
+            "forge.pull_requests",
+            lambda: [self._shown(pull) for pull in self._reachable().pulls if pull.branch == branch],
+        )
+
+    def prepared(self, candidate: Candidate) -> bool:
+        def look() -> bool:
+            state = self._reachable()
+            fence = state.fences.get(candidate.task_id)
+            kept = state.kept.get((candidate.task_id, candidate.round))
+            return kept == candidate.sha and fence is not None and fence.prepared(candidate)
+
+        return self._wire.ask("forge.prepared", look)
+
+    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
+        def look() -> Candidate | None:
+            main = self._heads().get(self.default_branch)
+            if main is None:
+                raise AuthorityUnreachable("There is no branch main.")
+            return next((one for one in candidates if is_on(self.state.objects, main, one)), None)
+
+        return self._wire.ask("forge.landed", look)
+
+    def contains(self, descendant: Sha, ancestor: Sha) -> bool:
+        return self._wire.ask("forge.contains", lambda: self._contains(descendant, ancestor))
+
+    # -- acts --------------------------------------------------------------------------------------------------
+
+    def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
+        if branch == self.default_branch:
+            raise OutsideError(f"{branch} is moved by merging alone.")
+        self._wire.act("forge.push", lambda: self._move(branch, expected, sha))
+
+    def delete_branch(self, branch: str, expected: Sha) -> None:
+        if branch == self.default_branch:
+            raise OutsideError(f"{branch} is never removed.")
+
+        def call() -> None:
+            if branch in self._heads():
+                self._move(branch, expected, None)
+
+        self._wire.act("forge.delete_branch", call)
+
+    def open_pr(self, branch: str, title: str, body: str) -> PullRequest:
+        def call() -> PullRequest:
+            state = self._reachable()
+            head = state.heads.get(branch)
+            if head is None:
+                raise OutsideError(f"There is no branch {branch} to open a pull request for.")
+            already = [pull for pull in state.pulls if pull.branch == branch and pull.state == "open"]
+            if already:
+                return self._shown(already[0])
+            number = len(state.pulls) + 1
+            state.pulls.append(PullRequest(number, branch, head, "open", title, f"memory:{number}"))
+            return self._shown(state.pulls[-1])
+
+        return self._wire.act("forge.open_pr", call)
+
+    def close_pr(self, number: int) -> None:
+        def call() -> None:
+            pulls = self._reachable().pulls
+            if not 1 <= number <= len(pulls):
+                raise OutsideError(f"There is no pull request {number}.")
+            pulls[number - 1] = replace(pulls[number - 1], state="closed")
+
+        self._wire.act("forge.close_pr", call)
+
+    def prepare_merge(self, candidate: Candidate, source: Path, branch: str) -> None:
+        self._wire.act("forge.prepare_merge", lambda: self._prepare(candidate))
+
+    def merge(self, candidate: Candidate, pr_number: int | None) -> None:
+        self._wire.act("forge.merge", lambda: self._merge(candidate))
+
+    def revoke_merge(self, candidate: Candidate, token: str) -> None:
+        def call() -> None:
+            fence = self._reachable().fences.get(candidate.task_id)
+            if fence is None or not fence.excludes(candidate):
+                self.state.fences[candidate.task_id] = Fence(REVOKED, candidate.sequence, token)
+
+        self._wire.act("forge.revoke_merge", call)
+
+    # -- what the authority itself does ------------------------------------------------------------------------
+
+    def _prepare(self, candidate: Candidate) -> None:
+        state = self._reachable()
+        self._verify(candidate)
+        key = candidate.task_id, candidate.round
+        if state.kept.get(key) not in (None, candidate.sha):
+            raise OutsideError(f"Round {candidate.round} already has another candidate.")
+        fence = state.fences.get(candidate.task_id)
+        if fence is None or not fence.prepared(candidate):
+            state.fences[candidate.task_id] = fence_of(candidate)
+        state.kept[key] = candidate.sha
+
+    def _merge(self, candidate: Candidate) -> None:
+        state = self._reachable()
+        self._verify(candidate)
+        if state.fences.get(candidate.task_id) != fence_of(candidate):
+            raise Refused("The fence does not stand at this candidate.")
+        before = state.heads.get(self.default_branch)
+        self._move(self.default_branch, candidate.base_sha, candidate.sha)
+        state.merges.append((before, candidate.sha))
+
+    def _move(self, branch: str, expected: Sha | None, sha: Sha | None) -> None:
+        heads = self._heads()
+        if sha is not None and heads.get(branch) == sha and branch != self.default_branch:
+            return
+        if heads.get(branch) != expected:
+            raise Refused(f"{branch} is at {heads.get(branch)}, not at {expected}.")
+        if sha is None:
+            del heads[branch]
+        else:
+            self.state.objects.get(sha)
+            heads[branch] = sha
+        self.state.pulls[:] = [
+            replace(pull, head_sha=sha) if pull.branch == branch and pull.state == "open" and sha else pull
+            for pull in self.state.pulls
+        ]
+
+    def _verify(self, candidate: Candidate) -> None:
+        if self.state.objects.get(candidate.sha).parents != (candidate.base_sha, candidate.head_sha):
+            raise OutsideError(f"{candidate.sha} is not the merge of its head into its base.")
+
+    def _shown(self, pull: PullRequest) -> PullRequest:
+        main = self.state.heads.get(self.default_branch)
+        if main is not None and pull.state != "closed" and self._contains(main, pull.head_sha):
+            return replace(pull, state="merged")
+        return pull
+
+    def _contains(self, descendant: Sha, ancestor: Sha) -> bool:
+        return ancestor in self._reachable().objects.ancestors(descendant)
+
+    def _heads(self) -> dict[str, Sha]:
+        return self._reachable().heads
+
+    def _reachable(self) -> ForgeState:
+        if self.state.unreachable:
+            raise AuthorityUnreachable("The forge does not answer.")
+        return self.state
+
+
+def is_on(objects: Objects, main: Sha, candidate: Candidate) -> bool:
+    """Whether a candidate is on main: as an ancestor, or by its nonce in the line of first parents."""
+    if candidate.sha in objects.ancestors(main):
+        return True
+    behind = objects.ancestors(candidate.base_sha) if candidate.base_sha in objects.commits else frozenset()
+    return any(
+        trailers(commit.message).get(NONCE) == candidate.nonce
+        for commit in objects.first_parents(main)
+        if commit.sha not in behind
+    )

@@ -112,6 +112,13 @@ class MemoryDeployer:
 
         return self._wire.act("deploy.terminate", call)
 
+    def report(self, start: DeployStart) -> bool:
+        """No start here is of ourselves."""
+        return False
+
+    def prepared(self, start: DeployStart) -> bool:
+        return self._wire.ask("deploy.prepared", lambda: self._record(start).start is not None)
+
     def wait(self, start: DeployStart, stop: threading.Event, deadline_s: float) -> Exit | None:
         """Time is not waited for: what has not ended by now has reached its deadline."""
         return self._wire.ask("deploy.wait", lambda: self._exit_of(start))

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged, OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PullRequest
 from orchestrator.forges.local_fence import REVOKED, Fence, fence_of
@@ -29,6 +30,7 @@ class ForgeState:
     pulls: list[PullRequest] = field(default_factory=list)
     merges: list[tuple[Sha | None, Sha]] = field(default_factory=list)  # main before, and the M it moved to
     unreachable: bool = False
+    mark: InstallationMark | None = None
 
 
 class MemoryForge:
@@ -75,7 +77,28 @@ class MemoryForge:
     def contains(self, descendant: Sha, ancestor: Sha) -> bool:
         return self._wire.ask("forge.contains", lambda: self._contains(descendant, ancestor))
 
+    def installation(self) -> InstallationMark | None:
+        return self._wire.ask("forge.installation", lambda: self._reachable().mark)
+
+    def merged_since(self, known: Sequence[Sha]) -> Sequence[SeenCandidate]:
+        """Nobody restores a database in this world."""
+        return []
+
+    def candidates(self) -> Sequence[SeenCandidate]:
+        return []
+
+    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
+        return 0
+
     # -- acts --------------------------------------------------------------------------------------------------
+
+    def claim_installation(self, held: InstallationMark | None, mark: InstallationMark) -> None:
+        def call() -> None:
+            if self._reachable().mark != held:
+                raise InstallationChanged("Another installation has claimed the repository.")
+            self.state.mark = mark
+
+        self._wire.act("forge.claim_installation", call)
 
     def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
         if branch == self.default_branch:
@@ -116,14 +139,19 @@ class MemoryForge:
 
         self._wire.act("forge.close_pr", call)
 
-    def prepare_merge(self, candidate: Candidate, source: Path, branch: str) -> None:
-        self._wire.act("forge.prepare_merge", lambda: self._prepare(candidate))
+    def prepare_merge(
+        self, candidate: Candidate, source: Path, branch: str, *, held: InstallationMark | None = None
+    ) -> None:
+        self._wire.act("forge.prepare_merge", lambda: self._prepare(candidate, held))
 
-    def merge(self, candidate: Candidate, pr_number: int | None) -> None:
-        self._wire.act("forge.merge", lambda: self._merge(candidate))
+    def merge(
+        self, candidate: Candidate, pr_number: int | None, *, held: InstallationMark | None = None
+    ) -> None:
+        self._wire.act("forge.merge", lambda: self._merge(candidate, held))
 
-    def revoke_merge(self, candidate: Candidate, token: str) -> None:
+    def revoke_merge(self, candidate: Candidate, token: str, *, held: InstallationMark | None = None) -> None:
         def call() -> None:
+            self._same_installation(held)
             fence = self._reachable().fences.get(candidate.task_id)
             if fence is None or not fence.excludes(candidate):
                 self.state.fences[candidate.task_id] = Fence(REVOKED, candidate.sequence, token)
@@ -132,8 +160,9 @@ class MemoryForge:
 
     # -- what the authority itself does ------------------------------------------------------------------------
 
-    def _prepare(self, candidate: Candidate) -> None:
+    def _prepare(self, candidate: Candidate, held: InstallationMark | None) -> None:
         state = self._reachable()
+        self._same_installation(held)
         self._verify(candidate)
         key = candidate.task_id, candidate.round
         if state.kept.get(key) not in (None, candidate.sha):
@@ -143,8 +172,9 @@ class MemoryForge:
             state.fences[candidate.task_id] = fence_of(candidate)
         state.kept[key] = candidate.sha
 
-    def _merge(self, candidate: Candidate) -> None:
+    def _merge(self, candidate: Candidate, held: InstallationMark | None) -> None:
         state = self._reachable()
+        self._same_installation(held)
         self._verify(candidate)
         if state.fences.get(candidate.task_id) != fence_of(candidate):
             raise Refused("The fence does not stand at this candidate.")
@@ -167,6 +197,10 @@ class MemoryForge:
             replace(pull, head_sha=sha) if pull.branch == branch and pull.state == "open" and sha else pull
             for pull in self.state.pulls
         ]
+
+    def _same_installation(self, held: InstallationMark | None) -> None:
+        if held is not None and self._reachable().mark != held:
+            raise InstallationChanged("Another installation has claimed the repository.")
 
     def _verify(self, candidate: Candidate) -> None:
         if self.state.objects.get(candidate.sha).parents != (candidate.base_sha, candidate.head_sha):

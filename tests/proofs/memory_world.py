@@ -35,7 +35,7 @@ from orchestrator.effects.pull_request import OpenPrEffect
 from orchestrator.effects.push import PushEffect
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.monitor import Monitor
-from orchestrator.operations import Operations
+from orchestrator.operations.desk import Operations
 from orchestrator.places import Folders, Place
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS
@@ -274,6 +274,7 @@ class Installation:
             database,
             self.ownership,
             self.configs,
+            clock=around.clock,
             entropy=around.entropy,
             wake=lambda ids: None,
             extra=dict,

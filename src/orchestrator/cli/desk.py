@@ -19,6 +19,7 @@ from orchestrator.domain.task import Ticket
 from orchestrator.operations.deciding import Receipt
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import SystemProcesses
+from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web import views
 from orchestrator.web.views import Plain
 from orchestrator.wiring import App, open_app, open_readonly
@@ -49,6 +50,10 @@ class Desk(Protocol):
 
     def outcome(self, work_item: str, signal_id: int) -> str | None:
         """What came of a decision; None while it waits."""
+        ...
+
+    def resolve(self, effect_id: int, resolution: Resolution, *, person: str, reason: str) -> Plain:
+        """Store a person's word on an effect."""
         ...
 
     def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
@@ -115,6 +120,12 @@ class LocalDesk:
     def outcome(self, work_item: str, signal_id: int) -> str | None:
         """What came of it."""
         return self._operations.outcome(Receipt(signal_id, self._operations.task(work_item), ""))
+
+    def resolve(self, effect_id: int, resolution: Resolution, *, person: str, reason: str) -> Plain:
+        """Store a word on an effect for the engine of the next service that runs."""
+        return views.receipt(
+            self._operations.resolve_effect(effect_id, resolution, person=person, reason=reason)
+        )
 
     def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
         """Lift a freeze."""

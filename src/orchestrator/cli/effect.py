@@ -4,11 +4,13 @@ from typing import cast
 
 import click
 
-from orchestrator.cli.desk import reading
-from orchestrator.cli.options import as_work_item, json_option, plain_text
+from orchestrator.cli.answers import REFUSED, answer_soon, goes_on
+from orchestrator.cli.desk import acting, reading
+from orchestrator.cli.options import as_work_item, json_option, person_option, person_or_user, plain_text
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.operations.effects import NEWEST_EFFECT
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web.views import Plain
 
 
@@ -52,6 +54,35 @@ def list_(everything: bool, work_item: str | None, limit: int, before: int, as_j
     heads = ("NO", "TASK", "EFFECT", "STATE", "AGE", "FAILED", "KEY", "REASON")
     say(table(rows, heads) if rows else none)
     return 0
+
+
+@command.command("resolve")
+@click.argument("effect_id", metavar="NO", type=click.IntRange(0, 2**62))
+@click.argument("resolution", type=click.Choice([each.value for each in Resolution]))
+@click.option("--reason", required=True, help="How you know; kept with the effect and the task.")
+@person_option
+@json_option
+def resolve(effect_id: int, resolution: str, reason: str, person: str | None, as_json: bool) -> int:
+    """Say what became of effect NO, which is not settled.
+
+    The authority (forge, image store, environment) is asked first, and what it shows counts. applied: it took place;
+    only while the authority cannot be read. not-applied: it is made impossible there, and the task goes back. retry:
+    likewise, and it is done anew. The last two are refused while the authority cannot be reached.
+    """
+    said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
+    with acting("effect resolve") as desk:
+        receipt = desk.resolve(effect_id, Resolution(resolution), person=who, reason=said)
+        work_item, signal_id = str(receipt["task"]), cast(int, receipt["signal_id"])
+        outcome = answer_soon(desk, work_item, signal_id) if desk.served else None
+        served = desk.served
+    refused = outcome is not None and outcome.startswith("refused")
+    if as_json:
+        say_json({**receipt, "outcome": outcome, "served": served})
+    elif outcome is None:
+        say(f"{work_item}: {resolution} of effect {effect_id} is received. {goes_on(served)}")
+    else:
+        say(f"{work_item}: {resolution} of effect {effect_id} was {outcome}.")
+    return REFUSED if refused else 0
 
 
 def _short(key: str) -> str:

@@ -17,6 +17,7 @@ from orchestrator.domain.errors import (
 )
 from orchestrator.domain.task import Ticket
 from orchestrator.runtime.http import Http, SystemHttp
+from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web.views import Plain
 
 TIMEOUT_S = 30.0  # making a forge of a large repository takes its time
@@ -66,6 +67,11 @@ class RemoteDesk:
         """What came of it."""
         found = self._ask("GET", f"/tasks/{_segment(work_item)}/signals/{signal_id}")["outcome"]
         return None if found is None else str(found)
+
+    def resolve(self, effect_id: int, resolution: Resolution, *, person: str, reason: str) -> Plain:
+        """Store a word on an effect; the service acts on it at once."""
+        body = {"resolution": resolution.value, "person": person, "reason": reason}
+        return self._ask("POST", f"/effects/{effect_id}/resolve", body)
 
     def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
         """Lift a freeze."""

@@ -1,11 +1,11 @@
 """``orch task``: file, look at and decide about tasks."""
 
-import threading
 from collections.abc import Mapping
 from typing import Any, BinaryIO, cast
 
 import click
 
+from orchestrator.cli.answers import REFUSED, answer_soon, goes_on
 from orchestrator.cli.desk import Desk, acting, reading
 from orchestrator.cli.follow import event_of
 from orchestrator.cli.options import (
@@ -26,10 +26,6 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.web.views import Plain
-
-REFUSED = 1
-ANSWER_WAIT_S = 5.0  # a running service answers a decision in moments, unless the task is busy
-POLL_S = 0.1
 
 
 @click.group("task")
@@ -74,7 +70,7 @@ def add(
     if as_json:
         say_json({**filed, "served": served})
     else:
-        say(f"{filed['work_item']} is filed in {at.name}. {_goes_on(served)}")
+        say(f"{filed['work_item']} is filed in {at.name}. {goes_on(served)}")
     return 0
 
 
@@ -158,13 +154,13 @@ def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
         said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
         with acting(f"task {name}") as desk:
             receipt = desk.decide(work_item, name, person=who, reason=said, subject=subject)
-            outcome = _outcome(desk, work_item, cast(int, receipt["signal_id"])) if desk.served else None
+            outcome = answer_soon(desk, work_item, cast(int, receipt["signal_id"])) if desk.served else None
             served = desk.served
         refused = outcome is not None and outcome.startswith("refused")
         if as_json:
             say_json({**receipt, "outcome": outcome, "served": served})
         elif outcome is None:
-            say(f"{work_item}: {name} is received. {_goes_on(served)}")
+            say(f"{work_item}: {name} is received. {goes_on(served)}")
         else:
             say(f"{work_item}: {name} was {outcome}.")
         return REFUSED if refused else 0
@@ -176,18 +172,6 @@ _decision(
 )
 _decision("retry", "Let an escalated or blocked task go on; its bounds begin anew.")
 _decision("cancel", "Cancel a task; refused once its change is on the default branch.")
-
-
-def _outcome(desk: Desk, work_item: str, signal_id: int) -> str | None:
-    """What the running service made of it, if it says so soon."""
-    clock, never = SystemClock(), threading.Event()
-    deadline = clock.boottime() + ANSWER_WAIT_S
-    while clock.boottime() < deadline:
-        outcome = desk.outcome(work_item, signal_id)
-        if outcome is not None:
-            return outcome
-        clock.wait(never, POLL_S)
-    return None
 
 
 def _all_events(desk: Desk, work_item: str, story: Plain) -> list[Plain]:
@@ -246,7 +230,3 @@ def _say_work(story: Plain) -> None:
 def _cost(run: Plain) -> str:
     cost = cast(Mapping[str, Any], run["usage"])["cost_usd"]
     return "" if cost is None else f"${cost:.4f}"
-
-
-def _goes_on(served: bool) -> str:
-    return "The service works on it." if served else "Nothing runs now: `orch serve` takes it up."

@@ -89,6 +89,12 @@ def find(tx: Tx, task_id: TaskId, name: EffectName, key: str, round: int) -> Int
     return _intent(row) if row else None
 
 
+def get(tx: Tx, effect_id: EffectId) -> Intent | None:
+    """One row by its number."""
+    row = tx.one("effects.get", effect_id=effect_id)
+    return _intent(row) if row else None
+
+
 def of_task(tx: Tx, task_id: TaskId) -> list[Intent]:
     """All effects of a task, in order."""
     return [_intent(row) for row in tx.all("effects.of_task", task_id=task_id)]

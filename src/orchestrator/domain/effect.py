@@ -96,6 +96,11 @@ class Effect(Protocol):
         """
         ...
 
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """The fact that follows from the intent alone, should a person say that the act took place while the authority
+        cannot be asked; None where what follows needs what only the authority can tell."""
+        ...
+
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         """Why this intent can never be carried out as it was judged, None while it can; read before each act and, with
         the ``failure``, after one that did not take place. A reason leads to giving up by revoke, never to believing.

@@ -65,6 +65,15 @@ class DeployEffect:
         """Send the detached child; its claim decides."""
         self._deployer.start(start_of(intent))
 
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """Which start it was; whether it is healthy is a gate's business."""
+        return {
+            "environment": judged.text(intent, "environment"),
+            "sha": judged.text(intent, "sha"),
+            "generation": judged.number(intent, "generation"),
+            "token": intent.token,
+        }
+
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         """Nothing turns a deploy or its undo."""
         return None

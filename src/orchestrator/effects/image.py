@@ -68,6 +68,11 @@ class ImageEffect:
                 artifact = self._builder.build(checkout, config, env, log, sha=sha)
             self._store.publish(artifact, image_tag(sha, intent.token))
 
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """The tested digest where there is one; that of a new build is the store's to tell."""
+        promoted = judged.optional_text(intent, "promote")
+        return {"digest": promoted, "sha": judged.text(intent, "sha")} if promoted is not None else None
+
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         """A build that fails fails again: the change is given up, with the build's last lines as finding."""
         if isinstance(failure, BuildFailed):

@@ -5,7 +5,7 @@ giving up is durable before it is sent and revokes at the authority; a stale own
 effect stays unsettled and is handed to the task's next owner.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -45,6 +45,9 @@ class Proof:
     state: EffectState  # APPLIED or REVOKED
     fact: Mapping[str, object]
     reason: str = ""
+    along: Callable[[Tx], None] | None = (
+        None  # of the commit that settles it: the answer to whoever asked for it
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,16 @@ class Ledger:
         effects.settle(tx, lease, proof.intent, proof.state, proof.fact, proof.reason)
         data = {"state": proof.state, "fact": proof.fact, "reason": proof.reason}
         _tell(tx, EventType.EFFECT_SETTLED, lease, task, proof.intent, data)
+        if proof.along is not None:
+            proof.along(tx)
+
+    def look(self, intent: Intent) -> Probe:
+        """What the authority shows now. Changes nothing."""
+        return self._probe(self._kinds[intent.name], intent, "asked")
+
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """The fact of an act of which only a person says that it took place; None where a word is not enough."""
+        return self._kinds[intent.name].said(intent)
 
     def _act(self, lease: Lease, task: Task, effect: Effect, intent: Intent) -> Proof | Open:
         if intent.state is EffectState.IN_DOUBT:

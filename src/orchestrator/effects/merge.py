@@ -1,6 +1,6 @@
 """The effect ``merge_pr``: main moves to the candidate M, once per task. The point of no return (DESIGN §3, §6)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Unknown
 from orchestrator.domain.errors import OutsideError
@@ -37,6 +37,11 @@ class MergeEffect:
         forge = self._places.of(judged.text(intent, "repo")).forge
         number = judged.number(intent, "pr_number") if intent.judged.get("pr_number") else None
         forge.merge(judged.candidate(intent), number)
+
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """M itself: a merge is a fast-forward to it."""
+        candidate = judged.candidate(intent)
+        return {"merged": candidate.sha, "tree": candidate.tree, "round": candidate.round}
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         """Main has left M's first parent, or the branch its judged head (law 3)."""

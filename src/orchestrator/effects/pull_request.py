@@ -1,5 +1,7 @@
 """The effect ``open_pr``: exactly one open pull request per task."""
 
+from collections.abc import Mapping
+
 from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Unknown
 from orchestrator.domain.errors import OutsideError
 from orchestrator.effects import judged
@@ -32,6 +34,10 @@ class OpenPrEffect:
             forge.open_pr(branch, judged.text(intent, "title"), judged.text(intent, "body"))
         for extra in _open(forge, branch)[1:]:
             forge.close_pr(extra.number)
+
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """Its number is the forge's to tell."""
+        return None
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         """Nothing turns it."""

@@ -1,5 +1,7 @@
 """The effect ``push``: a branch, or the candidate M with its fence, made known to the forge."""
 
+from collections.abc import Mapping
+
 from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Unknown
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha
@@ -39,6 +41,12 @@ class PushEffect:
             place.forge.push(
                 place.clone.path, Sha(judged.text(intent, "sha")), branch, Sha(expected) if expected else None
             )
+
+    def said(self, intent: Intent) -> Mapping[str, object] | None:
+        """What was pushed."""
+        if "candidate" in intent.judged:
+            return {"candidate": judged.candidate(intent).sha}
+        return {"tip": judged.text(intent, "sha")}
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         """Somebody else has moved the branch: the lease on its old value will be refused for ever."""

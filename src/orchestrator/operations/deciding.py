@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orchestrator.db import effects, events, mail, repositories, slots, tasks
-from orchestrator.db.database import Database
+from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import RequestRefused
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import TaskId
@@ -131,13 +131,19 @@ class Deciding:
             subject = subject_on_show(tx, task)
             _check_seen(task, seen, subject)
             signal = Signal(kind, task.stage, task.round, subject, person[:200], reason[:2000])
-            inbox_id = mail.receive(tx, task, signal, source="operator", dedup_key=self._entropy.uuid())
-            if inbox_id is None:
-                raise RequestRefused("This very signal has been received already.")
-            data = {"signal": kind, "person": signal.person, "reason": signal.reason}
-            events.append(tx, EventType.SIGNAL_RECEIVED, Actor.OPERATOR, task=task, data=data)
+            inbox_id = store_signal(tx, task, signal, self._entropy)
         self._wake([task.id])
         return Receipt(inbox_id, task, kind)
+
+
+def store_signal(tx: Tx, task: Task, signal: Signal, entropy: Entropy) -> int:
+    """Keep a person's word for the engine, with its event; the number under which it will be answered."""
+    inbox_id = mail.receive(tx, task, signal, source="operator", dedup_key=entropy.uuid())
+    if inbox_id is None:
+        raise RequestRefused("This very signal has been received already.")
+    data = {"signal": signal.kind, "person": signal.person, "reason": signal.reason, **(signal.data or {})}
+    events.append(tx, EventType.SIGNAL_RECEIVED, Actor.OPERATOR, task=task, data=data)
+    return inbox_id
 
 
 def _check_seen(task: Task, seen: str | None, subject: str | None) -> None:

@@ -30,4 +30,4 @@ class Operations(Reading, Deciding, EffectDesk):
         """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory."""
         Reading.__init__(self, database, ownership, configs, extra=extra)
         Deciding.__init__(self, database, entropy=entropy, wake=wake)
-        EffectDesk.__init__(self, database, clock)
+        EffectDesk.__init__(self, database, clock=clock, entropy=entropy, wake=wake)

@@ -1,12 +1,19 @@
-"""Effects at the desk: which are not settled, why, and for how long (DESIGN §7, operator)."""
+"""Effects at the desk: which are not settled and why; and a person's word on one of them (DESIGN §7, operator)."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orchestrator.db import effects, tasks
 from orchestrator.db.database import Database, Row
 from orchestrator.domain.effect import EffectName, EffectState
-from orchestrator.domain.ids import EffectId
+from orchestrator.domain.errors import NotFound, RequestRefused
+from orchestrator.domain.ids import EffectId, TaskId
+from orchestrator.domain.task import Signal
+from orchestrator.operations.deciding import Receipt, store_signal
 from orchestrator.runtime.clock import Clock, parse_stamp
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.stage_engine.resolutions import Resolution
+from orchestrator.stage_engine.signals import RESOLVE
 
 NEWEST_EFFECT = 2**62  # above every id
 
@@ -30,11 +37,20 @@ class EffectOnShow:
 
 
 class EffectDesk:
-    """Shows effects."""
+    """Shows effects, and takes what a person says of them."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        wake: Callable[[Iterable[TaskId]], None],
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._entropy = entropy
+        self._wake = wake
 
     def effects(
         self,
@@ -52,6 +68,46 @@ class EffectDesk:
             task_id = tasks.by_work_item(tx, work_item).id if work_item is not None else None
             rows = effects.on_show(tx, task_id, everything=everything, before=before, limit=limit)
         return [self._shown(row) for row in rows]
+
+    def resolve_effect(
+        self,
+        effect_id: int,
+        resolution: Resolution,
+        *,
+        person: str,
+        reason: str,
+        state: EffectState | None = None,
+    ) -> Receipt:
+        """Say what became of an effect; the engine asks the authority first, and applies or refuses it.
+
+        ``state`` is the one that the person saw; by default the one that it is in now.
+
+        :raises NotFound: there is no such effect.
+        :raises RequestRefused: it is settled, no reason is given, or it is not in the state that the person saw.
+        """
+        if not reason.strip():
+            raise RequestRefused(
+                "A word on an effect needs a reason; nothing was changed.", hint="Say how you know."
+            )
+        with self._database.write() as tx:
+            intent = effects.get(tx, EffectId(effect_id))
+            if intent is None:
+                raise NotFound(f"There is no effect {effect_id}.", hint="`orch effect list` shows them.")
+            if intent.state.settled:
+                raise RequestRefused(f"Effect {effect_id} is settled: {intent.state}. Nothing was changed.")
+            if state not in (None, intent.state):
+                raise RequestRefused(
+                    f"Effect {effect_id} is {intent.state}, not {state}; nothing was changed.",
+                    hint=f"Look at it again (`orch effect list --task {tasks.get(tx, intent.task_id).work_item}`).",
+                )
+            task = tasks.get(tx, intent.task_id)
+            data = {"resolution": resolution.value, "state": intent.state.value}
+            signal = Signal(
+                RESOLVE, task.stage, task.round, str(effect_id), person[:200], reason.strip()[:2000], data
+            )
+            inbox_id = store_signal(tx, task, signal, self._entropy)
+        self._wake([task.id])
+        return Receipt(inbox_id, task, RESOLVE)
 
     def _shown(self, row: Row) -> EffectOnShow:
         age = self._clock.utc() - parse_stamp(row["intent_at"])

@@ -1,7 +1,6 @@
 """Effect steps: intend, drive, and what follows when a probe has shown the outcome."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from orchestrator.db import effects, events, leases, slots, tasks
 from orchestrator.db.database import Tx
@@ -29,10 +28,8 @@ from orchestrator.rules.transitions import (
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
-from orchestrator.stage_engine.situation import CANCELLED, Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import AGAIN, CANCELLED, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
-
-T = TypeVar("T")
 
 TURNED_BY_CANCEL = frozenset({EffectName.PUSH, EffectName.OPEN_PR, EffectName.IMAGE, EffectName.MERGE_PR})
 
@@ -89,9 +86,11 @@ class Acts:
         seen = self._tools.ledger.drive(at.lease, at.task, intent, turned=turned)
         if isinstance(seen, Open):
             return self._wait(at, seen.reason, seen.intent)
-        if seen.state is EffectState.APPLIED:
-            return self._applied(at, seen)
-        return self._revoked(at, seen)
+        return self.follow(at, seen)
+
+    def follow(self, at: Situation, proof: Proof) -> Outcome:
+        """What follows from a proven outcome, in the commit that settles it."""
+        return self._applied(at, proof) if proof.state is EffectState.APPLIED else self._revoked(at, proof)
 
     def broken(self, at: Situation, reason: str, *, proofs: Sequence[Proof] = ()) -> Outcome:
         """Broken after the merge: one commit stores the undo's intent and freezes the repository (DESIGN §3).
@@ -110,13 +109,11 @@ class Acts:
 
             def freeze(tx: Tx) -> None:
                 self._freeze(tx, at, reason)
-                slots.give_to_freeze(tx, at.task.repo, at.task.id)
+                self._give_to_freeze(at)(tx)
 
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
         with self._tools.database.write() as tx:
-            leases.check(tx, at.lease)
-            for proof in proofs:
-                self._tools.ledger.settle(tx, at.lease, at.task, proof)
+            self._settle(tx, at, proofs)
             self._freeze(tx, at, reason)
             intent = self._intend(tx, at, self._plans.undo(tx, at, config, config.undo, last))
         return self.drive(at, intent)
@@ -195,7 +192,7 @@ class Acts:
         def freeze(tx: Tx) -> None:
             if slots.frozen(tx, at.task.repo) is None:  # the runner of a deploy of ourselves was first
                 self._freeze(tx, at, why)
-            slots.give_to_freeze(tx, at.task.repo, at.task.id)
+            self._give_to_freeze(at)(tx)
 
         text = f"production was rolled back and {at.task.repo} is frozen: {why}"
         return self._moves.hold(at, Hold.ESCALATED, text, proofs=[proof], also=freeze)
@@ -207,37 +204,77 @@ class Acts:
         reason = proof.reason or "given up"
         if reason.startswith(CANCELLED) and at.task.stage is not Stage.DEPLOY:
             return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
+        if reason.startswith(AGAIN):
+            return self._again(at, proof)
         if proof.intent.name is EffectName.MERGE_PR:
             main = at.place.forge.tip(at.place.forge.default_branch)
             if main != judged.candidate(proof.intent).base_sha:
                 return self._back.renew(at, f"main moved to {main}", proofs=[proof])
-        if proof.intent.name in (EffectName.DEPLOY_INIT, EffectName.DEPLOY_UNDO):
-            why = f"{proof.intent.name} was given up: {reason}"
+        why = f"{proof.intent.name} was given up: {reason}"
+        if proof.intent.name is EffectName.DEPLOY_UNDO:
+            give = self._give_to_freeze(at)
+            return self._moves.hold(at, Hold.ESCALATED, why, proofs=[proof], also=give)
+        if proof.intent.name is EffectName.DEPLOY_INIT and at.task.stage is not Stage.DEPLOY:
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=[proof])
         if at.task.stage is Stage.DEPLOY:  # there is no way back any more
             return self.broken(at, reason, proofs=[proof])
         return self._back.reject(at, reason, brief=reason, proofs=[proof])
 
+    def _again(self, at: Situation, proof: Proof) -> Outcome:
+        """A person has had it given up to be done once more: a fresh intent, never the revoked one (law 4)."""
+        if proof.intent.name is EffectName.MERGE_PR:  # a revoked M never comes back
+            return self._moves.move(
+                at,
+                Stage.DEPLOY_STAGING,
+                EdgeKind.RENEW,
+                reason=proof.reason,
+                proofs=[proof],
+                before=lambda tx: tasks.forgive(tx, at.task.id),
+            )
+        config = at.settings.production if proof.intent.name is EffectName.DEPLOY_UNDO else None
+        if config is None or config.undo is None:
+            with self._tools.database.write() as tx:
+                self._settle(tx, at, [proof])
+            return Outcome.MOVED  # the step is looked at anew and intends with a key of its own
+        with self._tools.database.write() as tx:
+            self._settle(tx, at, [proof])
+            last = effects.last_start(tx, config.name)
+            if last is None:
+                raise InvariantError(f"nothing was started in {config.name} that could be undone")
+            plan = self._plans.undo(tx, at, config, config.undo, last, anew=True)
+            intent = self._intend(tx, at, plan)
+        return self.drive(at, intent)
+
     # --- small steps --------------------------------------------------------------------------------------------------
 
     def _intend(self, tx: Tx, at: Situation, plan: Plan) -> Intent:
-        round = at.task.round
-        known = effects.find(tx, at.task.id, plan.name, plan.key, round)
-        if known is not None:
-            return known
+        round, key, times = at.task.round, plan.key, 1
+        while (known := effects.find(tx, at.task.id, plan.name, key, round)) is not None:
+            if not (known.state is EffectState.REVOKED and known.reason.startswith(AGAIN)):
+                return known
+            times += 1
+            key = f"{plan.key}#{times}"
         intent = effects.intend(
             tx,
             at.lease,
             plan.name,
-            plan.key,
+            key,
             round,
             token=plan.token,
             judged=plan.judged,
             sequence=plan.sequence,
         )
-        data: dict[str, object] = {"effect": plan.name, "key": plan.key, "sequence": intent.sequence}
+        data: dict[str, object] = {"effect": plan.name, "key": key, "sequence": intent.sequence}
         _event(tx, EventType.EFFECT_INTENDED, at, data)
         return intent
+
+    def _settle(self, tx: Tx, at: Situation, proofs: Sequence[Proof]) -> None:
+        leases.check(tx, at.lease)
+        for proof in proofs:
+            self._tools.ledger.settle(tx, at.lease, at.task, proof)
+
+    def _give_to_freeze(self, at: Situation) -> Callable[[Tx], None]:
+        return lambda tx: slots.give_to_freeze(tx, at.task.repo, at.task.id)
 
     def _freeze(self, tx: Tx, at: Situation, reason: str) -> None:
         slots.freeze(tx, at.task.repo, f"{at.task.work_item} is broken after its merge: {reason}", at.task.id)
@@ -252,7 +289,10 @@ class Acts:
             last = effects.last_start(tx, config.name)
             ours = effects.of_task(tx, at.task.id)
         started = any(
-            e.name is EffectName.DEPLOY_INIT and e.judged.get("environment") == config.name for e in ours
+            e.name is EffectName.DEPLOY_INIT
+            and e.state is EffectState.APPLIED
+            and e.judged.get("environment") == config.name
+            for e in ours
         )
         if not started or last is None:
             return True
@@ -280,7 +320,8 @@ class Acts:
         }.get(step)
         if environment is None:
             return
-        last = self._tx_read(lambda tx: effects.last_start(tx, environment.name))
+        with self._tools.database.read() as tx:
+            last = effects.last_start(tx, environment.name)
         if last is not None and self._deployer.exit(start_of(last)) is None:
             raise NotYet(f"the start of {last.judged['sha']} in {environment.name} has not ended")
 
@@ -288,10 +329,6 @@ class Acts:
         self._failures.note(at.task.id, reason, intent.effect_id if intent is not None else None)
         self._tools.waypoints.reach("effect.open", task=at.task.id, reason=reason)
         return Outcome.RETRY
-
-    def _tx_read(self, ask: Callable[[Tx], T]) -> T:
-        with self._tools.database.read() as tx:
-            return ask(tx)
 
 
 def _event(tx: Tx, type: EventType, at: Situation, data: dict[str, object]) -> None:

@@ -25,6 +25,7 @@ from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import Plans
+from orchestrator.stage_engine.resolutions import Resolutions
 from orchestrator.stage_engine.signals import Signals
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, judging_commit
 from orchestrator.stage_engine.ways_back import WaysBack
@@ -50,6 +51,7 @@ class StageEngine:
         plans = Plans(store, tools.entropy, tools.ours)
         self._acts = Acts(tools, self._moves, back, plans, deployer, self._failures)
         self._signals = Signals(tools, self._moves, back)
+        self._resolutions = Resolutions(tools, self._acts, self._signals)
         self._work = Work(tools, self._moves, back, self._acts)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
@@ -181,6 +183,9 @@ class StageEngine:
 
     def _step(self, at: Situation) -> Outcome:
         if at.unsettled:
+            resolved = self._resolutions.handle(at)
+            if resolved is not None:
+                return resolved
             return self._acts.drive(at, at.unsettled[0], cancelled=self._signals.waiting_cancel(at))
         said = self._signals.handle(at)
         if said is not None:

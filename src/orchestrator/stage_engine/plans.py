@@ -156,11 +156,19 @@ class Plans:
         )
 
     def undo(
-        self, tx: Tx, at: Situation, environment: EnvironmentConfig, argv: tuple[str, ...], started: Intent
+        self,
+        tx: Tx,
+        at: Situation,
+        environment: EnvironmentConfig,
+        argv: tuple[str, ...],
+        started: Intent,
+        *,
+        anew: bool = False,
     ) -> Plan:
-        """Back to what ran in the environment before ``started``; what was prepared with it is used as it was."""
+        """Back to what ran in the environment before ``started``; what was prepared with it is used as it was, but for
+        ``anew``: an earlier undo has been revoked, and never comes back."""
         prepared = prepared_undo(started)
-        if prepared is not None:
+        if prepared is not None and not anew:
             return of_prepared(prepared)
         plan = self._start(tx, at, EffectName.DEPLOY_UNDO, environment, argv)
         _takes_back(plan.judged, environment, started.judged)

@@ -17,6 +17,7 @@ from orchestrator.stage_engine.ways_back import WaysBack
 CANCEL = "cancel"
 RETRY = "retry"
 REJECT = "reject"
+RESOLVE = "resolve"
 ANSWERABLE = frozenset({Hold.ESCALATED, Hold.BLOCKED})
 
 
@@ -36,6 +37,10 @@ class Signals:
         self._moves = moves
         self._back = back
         self._retries = Retries(tools, moves)
+
+    def waiting_resolution(self, at: Situation) -> WaitingSignal | None:
+        """A person's word on an effect; unlike the others it is for while one is not settled."""
+        return next((waiting for waiting in self._waiting(at) if waiting.signal.kind == RESOLVE), None)
 
     def waiting_cancel(self, at: Situation) -> str | None:
         """The reason of a cancel that nobody has dealt with: it turns an intended merge (law 3)."""
@@ -59,7 +64,9 @@ class Signals:
             return self._retry(at, first)
         if kind == REJECT:
             return self._reject(at, first)
-        return self._refuse(at, first, f"there is no signal {kind}")
+        if kind == RESOLVE:
+            return self.refuse(at, first, "the effect is settled already")
+        return self.refuse(at, first, f"there is no signal {kind}")
 
     def approval(self, at: Situation, step: Step) -> Outcome:
         """Pass the step if exactly what is on show has been approved; else call a person and wait."""
@@ -86,13 +93,13 @@ class Signals:
             subject = subject_on_show(tx, task)
         step = next_step(task.stage, at.passed, at.has)
         if not _same_round(signal, task) or signal.subject != subject:
-            return self._refuse(at, waiting, _moved_on(signal))
+            return self.refuse(at, waiting, _moved_on(signal))
         if step is None or step.kind is not StepKind.APPROVAL or step.what != signal.kind or subject is None:
-            return self._refuse(at, waiting, "nothing waits for this approval")
+            return self.refuse(at, waiting, "nothing waits for this approval")
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
             mail.approve(tx, task, signal.kind, subject, signal.person)
-            self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+            self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
         return Outcome.MOVED
 
     def _cancel(self, at: Situation, waiting: WaitingSignal) -> Outcome:
@@ -100,7 +107,7 @@ class Signals:
             merged = effects.applied(tx, at.task.id, EffectName.MERGE_PR) is not None
             candidates = evidence.candidates(tx, at.task.id)
         if merged or (candidates and at.place.forge.landed(candidates) is not None):
-            return self._refuse(
+            return self.refuse(
                 at, waiting, "the change is on main already; from there the task only goes forward"
             )
         reason = _cancelled_by(waiting)
@@ -109,45 +116,47 @@ class Signals:
             Stage.CANCELLED,
             EdgeKind.CANCEL,
             reason=reason,
-            before=lambda tx: self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
+            before=lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
         )
 
     def _retry(self, at: Situation, waiting: WaitingSignal) -> Outcome:
         if at.task.hold not in ANSWERABLE:
-            return self._refuse(at, waiting, "the task does not wait for a decision")
+            return self.refuse(at, waiting, "the task does not wait for a decision")
         if not _same_round(waiting.signal, at.task):
-            return self._refuse(at, waiting, _moved_on(waiting.signal))
+            return self.refuse(at, waiting, _moved_on(waiting.signal))
         went = self._retries.go_on(
-            at, lambda tx: self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+            at, lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
         )
-        return self._refuse(at, waiting, went.reason) if isinstance(went, NotNow) else went
+        return self.refuse(at, waiting, went.reason) if isinstance(went, NotNow) else went
 
     def _reject(self, at: Situation, waiting: WaitingSignal) -> Outcome:
         signal = waiting.signal
         step = next_step(at.task.stage, at.passed, at.has)
         if step is None or step.kind is not StepKind.APPROVAL or signal.stage != at.task.stage:
-            return self._refuse(at, waiting, "nothing waits for this decision")
+            return self.refuse(at, waiting, "nothing waits for this decision")
         with self._tools.database.read() as tx:
             subject = subject_on_show(tx, at.task)
         if not _same_round(signal, at.task) or signal.subject != subject:
-            return self._refuse(at, waiting, _moved_on(signal))
+            return self.refuse(at, waiting, _moved_on(signal))
         reason = f"{signal.person} rejected it: {signal.reason or 'no reason was given'}"
         return self._back.reject(
             at,
             reason,
             brief=reason,
-            also=lambda tx: self._close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
+            also=lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
         )
 
-    def _refuse(self, at: Situation, waiting: WaitingSignal, why: str) -> Outcome:
+    def refuse(self, at: Situation, waiting: WaitingSignal, why: str) -> Outcome:
+        """Close a signal without having done what it asks for, and answer."""
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
-            self._close(tx, at, waiting, f"refused: {why}", EventType.SIGNAL_REFUSED)
+            self.close(tx, at, waiting, f"refused: {why}", EventType.SIGNAL_REFUSED)
             text = f"{waiting.signal.kind} by {waiting.signal.person} was not applied: {why}."
             mail.send(tx, "tracker.comment", f"answer:{waiting.inbox_id}", {"text": text}, task_id=at.task.id)
         return Outcome.MOVED
 
-    def _close(self, tx: Tx, at: Situation, waiting: WaitingSignal, outcome: str, event: EventType) -> None:
+    def close(self, tx: Tx, at: Situation, waiting: WaitingSignal, outcome: str, event: EventType) -> None:
+        """Close a signal with what came of it, in the commit that does it."""
         mail.handled(tx, waiting.inbox_id, outcome)
         signal = waiting.signal
         data = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Path as ApiPath
 from starlette.responses import PlainTextResponse, Response
 
 import orchestrator
@@ -178,6 +179,14 @@ def _acting(api: FastAPI, operations: Operations) -> None:
     def cancel(work_item: str, said: decision) -> Json:
         """Ask for a task to be cancelled."""
         return _accepted(operations.cancel(work_item, **said.model_dump()))
+
+    @api.post("/effects/{effect_id}/resolve", status_code=202, tags=["acting"])
+    def resolve(
+        effect_id: Annotated[int, ApiPath(ge=0, le=2**62)],
+        said: Annotated[bodies.ResolutionBody, Depends(bodies.reader(bodies.ResolutionBody))],
+    ) -> Json:
+        """Say what became of an effect that is not settled; the authority is asked first, and what it shows counts."""
+        return _accepted(operations.resolve_effect(effect_id, **dict(said)))
 
     @api.post("/serial-gate/unfreeze", tags=["acting"])
     def unfreeze(

@@ -10,7 +10,9 @@ from typing import Annotated, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orchestrator.domain.effect import EffectState
 from orchestrator.operations.deciding import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
+from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web.problems import BadInput, complaint
 
 DEPTH_LIMIT = 32  # our own bodies have two levels
@@ -47,6 +49,15 @@ class DecisionBody(UnfreezeBody):
     """A person's decision about a task; ``subject`` is the commit that the person saw."""
 
     subject: Annotated[str, Field(pattern=f"^(?:{SUBJECT.pattern})$")] | None = None
+
+
+class ResolutionBody(_Body):
+    """A person's word on an effect; ``state`` is the one that the person saw."""
+
+    resolution: Annotated[Resolution, Field(strict=False)]
+    person: _Name = "api"
+    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+    state: Annotated[EffectState, Field(strict=False)] | None = None
 
 
 class RepositoryBody(_Body):

@@ -30,3 +30,24 @@ class TestListing:
         desk_at(orch.home).database.close()
         assert "Every effect is settled" in here("effect", "list").out
         assert here("effect", "list", "--task", "SHOP-9").code == 2
+
+
+class TestResolving:
+    def test_a_word_is_stored_for_the_next_service(self, here: Here, orch: Orch) -> None:
+        _unsettled(orch)
+        number = str(here("effect", "list", "--json").data["effects"][0]["id"])
+        said = here("effect", "resolve", number, "retry", "--reason", "lost", "--as", "Ada")
+        assert said.code == 0
+        assert f"retry of effect {number} is received" in said.out and "orch serve" in said.out
+        told = here("task", "show", "SHOP-1", "--events", "--json").data["events"][-1]
+        assert (told["data"]["person"], told["data"]["reason"]) == ("Ada", "lost")
+
+    def test_what_cannot_be_said_is_refused(self, here: Here, orch: Orch) -> None:
+        _unsettled(orch)
+        settled = here("effect", "list", "--all", "--json").data["effects"][1]["id"]
+        for number, code in ((settled, 2), (404, 2)):
+            said = here("effect", "resolve", str(number), "applied", "--reason", "so")
+            assert said.code == code
+            assert "settled" in said.err or "no effect 404" in said.err
+        assert here("effect", "resolve", "1", "applied").code == 2
+        assert here("effect", "resolve", "1", "perhaps", "--reason", "so").code == 2

@@ -1,4 +1,4 @@
-"""Effects over HTTP: what is not settled, why, and since when."""
+"""Effects over HTTP: what is not settled, why and since when; and a person's word on one."""
 
 from collections.abc import Iterator
 
@@ -50,3 +50,42 @@ def test_shows_all_newest_first_in_pages(api: httpx.Client) -> None:
 
 def test_of_a_task_that_is_not_there_is_refused(api: httpx.Client) -> None:
     assert api.get("/effects?task=SHOP-404").status_code == 404
+
+
+def _say(api: httpx.Client, effect: object, **body: object) -> httpx.Response:
+    return api.post(f"/effects/{effect}/resolve", json={"resolution": "retry", "reason": "so", **body})
+
+
+def _unsettled(api: httpx.Client) -> int:
+    return int(api.get("/effects").json()["effects"][0]["id"])
+
+
+@pytest.mark.parametrize("resolution", ["applied", "not-applied", "retry"])
+def test_stores_a_word_for_the_engine(api: httpx.Client, desk: Desk, resolution: str) -> None:
+    number = _unsettled(api)
+    answer = _say(api, number, resolution=resolution, person="Ada", state="intended")
+    assert answer.status_code == 202
+    receipt = answer.json()
+    assert (receipt["task"], receipt["signal"], receipt["outcome"]) == ("SHOP-1", "resolve", None)
+    assert api.get(f"/tasks/SHOP-1/signals/{receipt['signal_id']}").json()["outcome"] is None
+    told = desk.operations.story("SHOP-1").events[-1].data
+    assert (told["person"], told["resolution"], told["state"]) == ("Ada", resolution, "intended")
+    assert desk.woken
+
+
+def test_refuses_a_word_on_what_is_settled_or_gone_or_otherwise(api: httpx.Client) -> None:
+    number = _unsettled(api)
+    settled = api.get("/effects?all=true").json()["effects"][1]["id"]
+    assert _say(api, settled).status_code == 409
+    assert _say(api, 404).status_code == 404
+    assert _say(api, number, state="in_doubt").status_code == 409
+
+
+@pytest.mark.parametrize(
+    "body", [{"resolution": "done"}, {"reason": ""}, {"reason": " "}, {"state": "odd"}, {"extra": 1}], ids=str
+)
+def test_refuses_a_word_that_is_none(api: httpx.Client, body: dict[str, object]) -> None:
+    number = _unsettled(api)
+    assert _say(api, number, **body).status_code == 400
+    assert _say(api, "x").status_code == 400
+    assert api.post(f"/effects/{number}/resolve").status_code == 400

@@ -10,6 +10,9 @@ RETURNING *;
 -- name: find
 SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND key = :key AND round = :round;
 
+-- name: get
+SELECT * FROM effects WHERE id = :effect_id;
+
 -- name: of_task
 SELECT * FROM effects WHERE task_id = :task_id ORDER BY id;
 

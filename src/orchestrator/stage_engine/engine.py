@@ -12,6 +12,7 @@ from orchestrator.db import effects, events, evidence, failures, jobs, leases, t
 from orchestrator.db.database import Tx
 from orchestrator.db.evidence import CheckResult
 from orchestrator.deploy.deployer import Deployer
+from orchestrator.domain.effect import EffectState
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RunId, TaskId
@@ -19,6 +20,7 @@ from orchestrator.domain.job import Job, JobStatus, RunResult
 from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold, Task
+from orchestrator.effects.deploy import prepared_undo
 from orchestrator.images.store import ImageStore
 from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_target, next_step
 from orchestrator.stage_engine.acts import Acts
@@ -87,7 +89,7 @@ class StageEngine:
         """Phase C: after a restart by a deploy of ourselves, end it from its records and facts (S-15).
 
         The same door as everyone's. From now on each look of this process at the task is the finalizer's, whoever asks,
-        until its conditional undo is performed or called off.
+        until the task is done or its deploy is undone.
         """
         self._phase_c.add(task_id)
         return self.advance_stage(task_id, Actor.FINALIZER)
@@ -162,8 +164,11 @@ class StageEngine:
         if task_id not in self._phase_c:
             return owner
         with self._tools.database.read() as tx:
-            if any(start.task_id == task_id for start in effects.undecided_self_starts(tx)):
-                return Actor.FINALIZER
+            started = effects.self_start(tx, task_id)
+            prepared = prepared_undo(started) if started is not None else None
+            undo = effects.by_sequence(tx, prepared.sequence) if prepared is not None else None
+        if prepared is not None and (undo is None or undo.state is not EffectState.APPLIED):
+            return Actor.FINALIZER
         self._phase_c.discard(task_id)
         return owner
 

@@ -232,6 +232,27 @@ def test_switched_off_meanwhile_what_was_prepared_is_called_off(ours: Pipeline) 
     assert row.state is EffectState.REVOKED
 
 
+def test_recovery_leaves_the_runner_alone(ours: Pipeline) -> None:
+    """NFR-5: it ends what checks and builds have left behind, never the detached deploy."""
+    line, lives = ours, []
+
+    def look() -> None:
+        claim = line.app.deployer.started(started(line, item)[0])
+        assert claim is not None
+        assert claim.runner is not None
+        lives.append(line.app.processes.liveness(claim.runner))
+
+    line.register()
+    item = line.add()
+    line.stop()
+    assert line.child("check_production.judged").wait(60) == -9
+    line.points.on("deploy_undo.called_off", look)
+    line.start()
+    line.done(item)
+    assert lives == [Liveness.ALIVE]
+    guard_has_ended(line, started(line, item)[0])
+
+
 def test_an_identity_is_three_things() -> None:
     start = DeployStart("p", "a" * 40, 1, None, None, "t", ("a",), 1.0, "W", 1, "i")  # type: ignore[arg-type]
     assert start.identity == replace(start, generation=5).identity == ("i", 1, "t")

@@ -20,6 +20,7 @@ from orchestrator.domain.task import Hold, Task, Ticket
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
+from orchestrator.ownership.term import Term
 from orchestrator.places import Place
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
@@ -134,13 +135,15 @@ def desk_at(folder: Path) -> Desk:
     path = folder / "orchestrator.db"
     init_db(path, clock=clock, entropy=entropy)
     database = SqliteDatabase(path, clock=clock)
+    term = Term(clock, 3600.0)
+    term.renew(clock.boottime())
     ownership = Ownership(
         database,
         boot_id=BOOT,
         processes=processes,
         clock=clock,
         liveness=FinalizerLiveness(),
-        process_ttl_s=30.0,
+        term=term,
     )
     woken: list[TaskId] = []
     operations = Operations(

@@ -32,6 +32,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.ledger import Ledger
 from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.ownership.term import Term
 from orchestrator.rules.transitions import MERGE, STAGE_STEPS
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.engine import StageEngine
@@ -145,6 +146,7 @@ class Bench:
     store: Store
     outside: Outside = field(default_factory=Outside)
     woken: list[TaskId] = field(default_factory=list)
+    terms: dict[BootId, Term] = field(default_factory=dict)
 
     @property
     def database(self) -> SqliteDatabase:
@@ -165,13 +167,15 @@ class Bench:
             if leases.process(tx, boot, TTL_S) is None:
                 own = replace(SystemProcesses().own(), **identity)
                 leases.register_process(tx, boot, "here", own, "serve", "")
+        term = self.terms.setdefault(boot, Term(self.store.clock, TTL_S))
+        term.renew(self.store.clock.boottime())
         ownership = Ownership(
             self.database,
             boot_id=boot,
             processes=SystemProcesses(),
             clock=self.store.clock,
             liveness=FinalizerLiveness(),
-            process_ttl_s=TTL_S,
+            term=term,
             scope=scope or Scope(enabled=enabled),
         )
         passing = points or Points()
@@ -186,7 +190,7 @@ class Bench:
         tools = Tools(
             database=self.database,
             ownership=ownership,
-            ledger=Ledger(self.database, kinds, waypoints=passing),
+            ledger=Ledger(self.database, kinds, term=term, waypoints=passing),
             places=self.outside,
             configs=Configs(self.outside),
             clock=self.store.clock,
@@ -197,6 +201,13 @@ class Bench:
             stop_job=lambda task_id: None,
         )
         return StageEngine(tools, self.outside, self.outside), ownership  # type: ignore[arg-type]
+
+    def beat(self, boot_id: str) -> None:
+        """A heartbeat of one process."""
+        since = self.store.clock.boottime()
+        with self.database.write() as tx:
+            assert leases.heartbeat(tx, BootId(boot_id))
+        self.terms[BootId(boot_id)].renew(since)
 
     def before_the_merge(self) -> Task:
         """A task in deploy-staging whose every step but the merge is behind it, with the slot in hand."""

@@ -26,6 +26,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.gates.quality_gates import QG_CHECKS
+from orchestrator.ownership.term import Term
 from orchestrator.rules.transitions import STAGE_TRANSITIONS, EdgeKind
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.signals import CANCEL
@@ -197,7 +198,7 @@ def test_tc05_a_silent_owner_is_replaced_when_its_term_has_ended(bench: Bench) -
         engine, reaper = bench.process("second")
         assert engine.advance_stage(task.id, Actor.REAPER) is Outcome.DEFERRED
         bench.store.clock.advance(TTL_S + 1)
-        beat(bench, "second")
+        bench.beat("second")
         assert engine.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
         assert reaper.snapshot()["stale_reclaims"] == 1
     everything_once(bench)
@@ -235,7 +236,7 @@ def test_tc07_the_reconciler_skips_a_task_that_is_leased(bench: Bench) -> None:
         assert engine.advance_if_gate_passed(task.id) is Outcome.DEFERRED
         assert reconciler.snapshot()["deferred"] == {"reconciler": 1}
         assert not bench.outside.calls
-        beat(bench, "first")
+        bench.beat("first")
 
 
 def test_tc07_what_cannot_be_known_of_a_lease_is_a_reason_to_skip(bench: Bench) -> None:
@@ -363,7 +364,7 @@ def test_tc10_a_broken_database_is_a_warning_and_nobody_acts(
         processes=SystemProcesses(),
         clock=store.clock,
         liveness=FinalizerLiveness(),
-        process_ttl_s=TTL_S,
+        term=Term(store.clock, TTL_S),
     )
     with owner.transition(TaskId(1), Actor.MONITOR) as lease:
         assert lease is None
@@ -514,11 +515,6 @@ def say(bench: Bench, task: Task, kind: str) -> None:
 
 def outcomes(bench: Bench) -> list[str | None]:
     return [row["outcome"] for row in bench.store.rows("SELECT outcome FROM inbox ORDER BY id")]
-
-
-def beat(bench: Bench, boot_id: str) -> None:
-    with bench.database.write() as tx:
-        assert leases.heartbeat(tx, BootId(boot_id))
 
 
 def dead(bench: Bench, boot_id: str) -> None:

@@ -19,10 +19,10 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._heartbeat = self._loop(app.heartbeat)
         self._loops = [
             self._loop(app.outbox, wake=app.wakeups.outbox),
             self._loop(app.worker, wake=app.wakeups.queue),
-            self._loop(app.heartbeat),
             self._loop(app.cleaner),
             self._loop(app.housekeeper),
         ]
@@ -35,6 +35,7 @@ class Service:
     def start(self) -> None:
         """Recover, then run."""
         app = self._app
+        self._heartbeat.start()  # as long as anything of ours may act: trust in our own leases rests on it
         app.wakeups.on_tasks(app.driver.wake)
         requeued = app.recovery.requeue_running_jobs()
         recovered = app.recovery.recover_on_startup()
@@ -67,12 +68,14 @@ class Service:
             )
             if not ended
         ]
+        self._heartbeat.stop()
+        self._heartbeat.join(0.1)
         log.info("stopped", unfinished=late)
         self._started = False
 
     def ready(self) -> bool:
         """Whether every daemon runs."""
-        return self._started and all(loop.snapshot()["alive"] for loop in self._loops)
+        return self._started and all(loop.snapshot()["alive"] for loop in (self._heartbeat, *self._loops))
 
     def __enter__(self) -> "Service":
         self.start()

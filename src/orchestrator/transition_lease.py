@@ -22,6 +22,7 @@ from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.ownership.judge import Judge
+from orchestrator.ownership.term import Term
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
 
@@ -41,16 +42,16 @@ class Ownership:
         processes: Processes,
         clock: Clock,
         liveness: FinalizerLiveness,
-        process_ttl_s: float,
+        term: Term,
         scope: Scope = EVERYTHING,
     ) -> None:
         self.boot_id = boot_id
         self._database = database
-        self._judge = Judge(boot_id=boot_id, processes=processes)
+        self._term = term
+        self._judge = Judge(boot_id=boot_id, processes=processes, clock=clock, term=term)
         self._pid = processes.own().pid  # shown to people; the boot id is what identifies us
         self._clock = clock
         self._liveness = liveness
-        self._ttl_s = process_ttl_s
         self._scope = scope
         self._counting = threading.Lock()
         self._defers: dict[str, int] = {}
@@ -108,6 +109,7 @@ class Ownership:
                 "holders": holders,
                 "deferred": dict(self._defers),
                 "stale_reclaims": self._reclaims,
+                "term": self._term.snapshot(),
             }
 
     @never_raises(None, log)
@@ -130,12 +132,13 @@ class Ownership:
     def _take_if_free(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Lease | None:
         """Take it at once where nobody has it. Else judge who has it, outside of any transaction, and then take over
         exactly what was judged."""
+        read_at = self._clock.boottime()
         taken = self._take(task_id, owner, run_id, None)
         if not isinstance(taken, Held):
             return taken
         # One of our own that no thread holds: giving it back had failed (the registry was entered just now).
         ours = taken.row.owner_boot_id == self.boot_id
-        if not ours and self._judge.held(taken) is not Liveness.DEAD:
+        if not ours and not self._judge.replaceable(taken, read_at):
             return None
         lease = self._take(task_id, owner, run_id, taken)
         if isinstance(lease, Held):
@@ -148,16 +151,22 @@ class Ownership:
     def _take(
         self, task_id: TaskId, owner: Actor, run_id: RunId | None, judged: Held | None
     ) -> Lease | Held | None:
-        """The lease; or who holds it, where that is not what was judged; or None: ended, or lost."""
+        """The lease; or who holds it, where that is not what was judged; or None: ended, lost, or not ours to take."""
+        term = self._term.number()
         with self._database.write() as tx:
             task = tasks.get(tx, task_id)
             if task.stage.terminal:
                 return None
             durable = self._scope.covers(task.repo)
-            lease = Lease(task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id, durable)
+            lease = Lease(
+                task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id, durable, term or 0
+            )
             if not durable:  # switch and scope turn off law 1 only: the epoch rises all the same
                 return lease if leases.raise_epoch(tx, lease) else None
-            found = leases.held(tx, task_id, self._ttl_s)
+            if term is None:
+                log.warning("lease not acquired: this process's own term has ended", task=task.work_item)
+                return None
+            found = leases.held(tx, task_id, self._term.process_ttl_s)
             if found != judged:
                 return found
             if judged is not None:
@@ -174,7 +183,7 @@ class Ownership:
         }
 
     def _process(self, tx: Tx, row: leases.LeaseRow) -> leases.ProcessRow | None:
-        return leases.process(tx, row.owner_boot_id, self._ttl_s) if row.owner_boot_id else None
+        return leases.process(tx, row.owner_boot_id, self._term.process_ttl_s) if row.owner_boot_id else None
 
     @never_raises(None, log)
     def _give_back(self, lease: Lease) -> None:

@@ -21,7 +21,7 @@ from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.recovery import Recovery
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.task_driver import TaskDriver
-from orchestrator.db import evidence, leases, repositories
+from orchestrator.db import evidence, repositories
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
 from orchestrator.db.migrate import init_db
@@ -50,6 +50,8 @@ from orchestrator.observability.log import configure_logging, get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
+from orchestrator.ownership.registration import Registration
+from orchestrator.ownership.term import Term
 from orchestrator.places import Folders, Place
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
@@ -126,8 +128,17 @@ class LocalPlaces:
 class App:
     """One installation, put together. Nothing runs until :class:`orchestrator.main.Service` starts it."""
 
-    def __init__(self, settings: Settings, outside: Outside, database: Database, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        outside: Outside,
+        database: Database,
+        redactor: Redactor,
+        *,
+        role: str = "reader",
+    ) -> None:
         self.settings = settings
+        self.role = role
         self.outside = outside
         self.environ = outside.environ
         self.clock, self.entropy, self.processes = outside.clock, outside.entropy, outside.processes
@@ -155,13 +166,14 @@ class App:
             clock=self.clock,
             environ=self.folders.environ(self.environ),
         )
+        self.term = Term(self.clock, settings.process_ttl_s)
         self.ownership = Ownership(
             database,
             boot_id=self.boot_id,
             processes=self.processes,
             clock=self.clock,
             liveness=FinalizerLiveness(),
-            process_ttl_s=settings.process_ttl_s,
+            term=self.term,
             scope=settings.lease_scope,
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
@@ -173,7 +185,7 @@ class App:
         tools = Tools(
             database=self.database,
             ownership=self.ownership,
-            ledger=Ledger(self.database, self._effects(), waypoints=self.outside.waypoints),
+            ledger=Ledger(self.database, self._effects(), term=self.term, waypoints=self.outside.waypoints),
             places=self.places,
             configs=self.configs,
             clock=self.clock,
@@ -326,7 +338,15 @@ class App:
     @cached_property
     def heartbeat(self) -> Heartbeat:
         """The pulse."""
-        return Heartbeat(self.database, boot_id=self.boot_id, interval_s=self.settings.heartbeat_interval_s)
+        return Heartbeat(self.registration, interval_s=self.settings.heartbeat_interval_s)
+
+    @cached_property
+    def registration(self) -> Registration:
+        """This life of this process, which is entered before it acquires anything."""
+        switches = f"transition_lease={'on' if self.settings.transition_lease_enabled else 'off'}"
+        return Registration(
+            self.database, self.boot_id, self.processes, self.clock, self.term, self.role, switches
+        )
 
     @cached_property
     def operations(self) -> Operations:
@@ -340,12 +360,6 @@ class App:
             wake=self._wake,
             extra=self._daemon_blocks,
         )
-
-    def register_process(self, role: str) -> None:
-        """Enter this life of this process, before it acquires anything."""
-        switches = f"transition_lease={'on' if self.settings.transition_lease_enabled else 'off'}"
-        with self.database.write() as tx:
-            leases.register_process(tx, self.boot_id, "", self.processes.own(), role, switches)
 
     def register_repository(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:
         """Make a repository's local forge from a checkout (which is not touched) and register it.
@@ -421,14 +435,12 @@ def open_app(
         init_db(path, clock=outside.clock, entropy=outside.entropy)
         database = SqliteDatabase(path, clock=outside.clock, waypoints=outside.waypoints)
         try:
-            app = App(settings, outside, database, redactor)
-            app.register_process(role)
+            app = App(settings, outside, database, redactor, role=role)
+            app.registration.enter()
             try:
                 yield app
             finally:
-                with database.write() as tx:
-                    if not any(row.owner_boot_id == app.boot_id for row in leases.all_rows(tx)):
-                        leases.forget_process(tx, app.boot_id)
+                app.registration.leave()
         finally:
             database.close()
 

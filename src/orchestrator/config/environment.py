@@ -18,6 +18,7 @@ from orchestrator.config.secret import Secret
 from orchestrator.config.settings import PREFIX, Settings, variable_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.lease import own_term_s
 from orchestrator.domain.spelling import did_you_mean
 
 # What we ourselves give to deploy commands, checks and agents. A service that one of them starts inherits them.
@@ -90,7 +91,14 @@ def _contradictions(settings: Settings) -> list[str]:
             f"ORCH_HOST {settings.host} can be reached from other machines, and neither ORCH_TOKEN nor ORCH_TOKEN_FILE "
             "is set. Set one, or listen on 127.0.0.1."
         )
-    if settings.process_ttl_s < 3 * settings.heartbeat_interval_s:
+    if settings.heartbeat_interval_s >= own_term_s(settings.process_ttl_s):
+        found.append(
+            f"ORCH_HEARTBEAT_INTERVAL_S ({render_duration(settings.heartbeat_interval_s)}) must be shorter than "
+            "the term in which a process trusts its own leases, two thirds of ORCH_PROCESS_TTL_S "
+            f"({render_duration(settings.process_ttl_s)}): between two heartbeats it would stand still. "
+            "Shorten the interval to a third of the TTL or less."
+        )
+    elif settings.process_ttl_s < 3 * settings.heartbeat_interval_s:
         found.append(
             f"ORCH_PROCESS_TTL_S ({render_duration(settings.process_ttl_s)}) must be at least three times "
             f"ORCH_HEARTBEAT_INTERVAL_S ({render_duration(settings.heartbeat_interval_s)}), "

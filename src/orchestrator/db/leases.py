@@ -43,6 +43,7 @@ class Held:
     row: LeaseRow
     epoch: int
     process: ProcessRow | None
+    read_at: str = field(compare=False)  # by the database's clock
 
 
 def lock_epoch(tx: Tx, task_id: TaskId) -> int | None:
@@ -110,7 +111,13 @@ def held(tx: Tx, task_id: TaskId, ttl_s: float) -> Held | None:
     if row is None:
         return None
     owner = process(tx, row.owner_boot_id, ttl_s) if row.owner_boot_id else None
-    return Held(row, epoch or 0, owner)
+    return Held(row, epoch or 0, owner, now(tx))
+
+
+def now(tx: Tx) -> str:
+    """The database's clock."""
+    row = tx.one("leases.now")
+    return str(row["now"]) if row else ""
 
 
 def all_rows(tx: Tx) -> list[LeaseRow]:
@@ -135,9 +142,11 @@ def register_process(
     )
 
 
-def heartbeat(tx: Tx, boot_id: BootId) -> bool:
-    """Say that this process lives: one write per process, not per lease. False where its row is gone."""
-    return tx.execute("leases.heartbeat", boot_id=boot_id) == 1
+def heartbeat(tx: Tx, boot_id: BootId) -> str | None:
+    """Say that this process lives: one write per process, not per lease. When that was, by the database's clock; None
+    where its row is gone."""
+    row = tx.one("leases.heartbeat", boot_id=boot_id)
+    return row["heartbeat_at"] if row else None
 
 
 def forget_process(tx: Tx, boot_id: BootId) -> None:

@@ -1,6 +1,6 @@
 """Durable ownership of a task's transition (law 1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.domain.ids import BootId, RunId, TaskId
@@ -20,6 +20,12 @@ class Actor(StrEnum):
 
 
 EVERY_REPOSITORY = "*"
+OWN_PART = 2 / 3  # of the TTL: the rest is the margin for clocks that drift and for answers on their way
+
+
+def own_term_s(process_ttl_s: float) -> float:
+    """How long after its last heartbeat a process trusts its own leases: shorter than others wait for it (law 12)."""
+    return process_ttl_s * OWN_PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +58,4 @@ class Lease:
     stage: Stage
     run_id: RunId | None = None
     durable: bool = True  # False: its repository is out of scope, so that no row says so
+    term: int = field(default=0, compare=False)  # of its process: in a later one it is not trusted any more

@@ -1,8 +1,8 @@
 """Drives effects: intent, probe, act, probe, settle; or revoke, probe, settle (laws 3 and 4).
 
 The only way to act on the outside world. What must hold: the intent is durable before the act; only a probe settles;
-giving up is durable before it is sent and revokes at the authority; a stale owner stores nothing. On any failure the
-effect stays unsettled and is handed to the task's next owner.
+giving up is durable before it is sent and revokes at the authority; a stale owner stores nothing, and one whose own
+term has ended sends nothing. On any failure the effect stays unsettled and is handed to the task's next owner.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,6 +26,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.task import Task
+from orchestrator.ownership.term import Term
 from orchestrator.runtime.waypoints import Waypoints
 
 log = structlog.get_logger(__name__)
@@ -63,10 +64,11 @@ class Ledger:
     """Acts through the effects it was given."""
 
     def __init__(
-        self, database: Database, kinds: Mapping[EffectName, Effect], *, waypoints: Waypoints
+        self, database: Database, kinds: Mapping[EffectName, Effect], *, term: Term, waypoints: Waypoints
     ) -> None:
         self._database = database
         self._kinds = kinds
+        self._term = term
         self._waypoints = waypoints
 
     def drive(self, lease: Lease, task: Task, intent: Intent, *, turned: str | None = None) -> Proof | Open:
@@ -122,9 +124,10 @@ class Ledger:
         if intent.state is EffectState.IN_DOUBT:
             intent = self._move(lease, task, intent, EffectState.INTENDED, "the authority can be read again")
         with self._database.read() as tx:
-            leases.check(
-                tx, lease
-            )  # the last look before the act; the authority's own fence covers the rest (law 5)
+            leases.check(tx, lease)
+        self._term.check(
+            lease
+        )  # the last look before the act; the authority's own fence covers the rest (law 5)
         self._reach("before_act", intent, lease)
         failure: OutsideError | None = None
         try:
@@ -148,6 +151,7 @@ class Ledger:
     def _revoke(self, lease: Lease, task: Task, intent: Intent) -> Proof | Open:
         """Finish a giving-up, one's own or an earlier owner's, for the reason that was stored with it."""
         effect = self._kinds[intent.name]
+        self._term.check(lease)
         self._reach("before_revoke", intent, lease)
         try:
             effect.revoke(intent)

@@ -4,22 +4,34 @@ Looking into /proc is nothing to do in a write block: an owner is judged outside
 compares what was judged with what is there.
 """
 
+import threading
+
 import structlog
 
 from orchestrator.db.leases import Held, LeaseRow, ProcessRow
 from orchestrator.domain.ids import BootId
 from orchestrator.observability.never_raise import never_raises
+from orchestrator.ownership.term import Term
+from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.runtime.process import Liveness, Processes
 
 log = structlog.get_logger(__name__)
+
+WATCHED = 1000  # processes whose heartbeats are remembered
 
 
 class Judge:
     """One process's view of the others."""
 
-    def __init__(self, *, boot_id: BootId, processes: Processes) -> None:
+    def __init__(self, *, boot_id: BootId, processes: Processes, clock: Clock, term: Term) -> None:
         self._boot_id = boot_id
         self._processes = processes
+        self._clock = clock
+        self._term = term
+        self._lock = threading.Lock()
+        self._beats: dict[
+            BootId, tuple[str, float]
+        ] = {}  # the last heartbeat seen, and since when there is no other
 
     @never_raises(Liveness.UNKNOWN, log)
     def owner(self, row: LeaseRow, process: ProcessRow | None) -> Liveness:
@@ -30,13 +42,26 @@ class Judge:
             return Liveness.DEAD
         return self.process(process)
 
-    def held(self, held: Held) -> Liveness:
-        """The same for a lease as it was found."""
-        return self.owner(held.row, held.process)
+    @never_raises(False, log)
+    def replaceable(self, held: Held, read_at: float) -> bool:
+        """Whether its lease may be taken over: its owner is dead, and no clock has jumped by which that was judged
+        (law 12). ``read_at`` is CLOCK_BOOTTIME from before the lease was read."""
+        self._term.compare(read_at, parse_stamp(held.read_at))
+        return self.owner(held.row, held.process) is Liveness.DEAD and not self._term.apart()
 
     def process(self, row: ProcessRow) -> Liveness:
         """At once where /proc proves it; else dead once its term has ended."""
+        silent = self._quiet_for(row) > self._term.process_ttl_s or row.silent
         proven = self._processes.liveness(row.identity)
-        if proven is Liveness.UNKNOWN and row.silent:
-            return Liveness.DEAD
-        return proven
+        return Liveness.DEAD if proven is Liveness.UNKNOWN and silent else proven
+
+    def _quiet_for(self, row: ProcessRow) -> float:
+        """How long we ourselves have seen no new heartbeat: a database's clock that was set back hides the silence."""
+        now = self._clock.boottime()
+        with self._lock:
+            known = self._beats.get(row.boot_id)
+            if known is None or known[0] != row.heartbeat_at:
+                if len(self._beats) >= WATCHED:
+                    self._beats.clear()
+                known = self._beats[row.boot_id] = row.heartbeat_at, now
+        return now - known[1]

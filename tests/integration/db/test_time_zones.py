@@ -34,6 +34,7 @@ from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import Ownership
 from tests.clock import FakeClock
@@ -48,8 +49,9 @@ with tempfile.TemporaryDirectory() as folder:
         with store.database.write() as tx:
             elsewhere = ProcessIdentity("another-boot", "pid:[1]", 7, 7)
             leases.register_process(tx, BootId("elsewhere"), "there", elsewhere, "serve", "")
+        term = Term(clock, 1800)
         mine = Ownership(store.database, boot_id=me, processes=SystemProcesses(), clock=clock,
-                         liveness=FinalizerLiveness(), process_ttl_s=1800)
+                         liveness=FinalizerLiveness(), term=term)
         task = store.new_task(stage=Stage.DEVELOPMENT)
         store.raw("INSERT INTO transition_lease (task_id, owner, owner_boot_id) VALUES (1, 'monitor', 'elsewhere')")
         with store.database.write() as tx:
@@ -57,6 +59,7 @@ with tempfile.TemporaryDirectory() as folder:
             job = jobs.claim_next_job(tx, me)
             jobs.requeue(tx, job, me, error="limit", brief="", delay_s=3600, free=True)
         for minutes in range(0, 121, 15):
+            term.renew(clock.boottime())
             with mine.transition(task.id, Actor.REAPER) as lease:
                 got = lease is not None
             with store.database.write() as tx:

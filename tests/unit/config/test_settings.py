@@ -150,6 +150,8 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         *((f"ORCH_{name}", "1", "is no setting") for name in WITHOUT_MECHANISM),
         ("ORCH_HOST", "0.0.0.0", "can be reached from other machines, and neither ORCH_TOKEN nor"),
         ("ORCH_PROCESS_TTL_S", "10", "at least three times ORCH_HEARTBEAT_INTERVAL_S (5s)"),
+        ("ORCH_HEARTBEAT_INTERVAL_S", "20", "shorter than the term in which a process trusts its own leases"),
+        ("ORCH_HEARTBEAT_INTERVAL_S", "15", "ORCH_PROCESS_TTL_S (30s) must be at least three times"),
         ("ORCH_REAPER_MAX_RUNNING_S", "1m", "must be longer than ORCH_REAPER_FINALIZE_GRACE_S (2m)"),
         (
             "ORCH_TRANSITION_LEASE_REPOS",

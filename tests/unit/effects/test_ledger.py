@@ -4,7 +4,7 @@ The double stands for an authority: it counts what reaches it and shows what it 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -17,6 +17,7 @@ from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.effects.ledger import Ledger, Open, Proof
+from orchestrator.ownership.term import Term
 from tests.fixtures_db import Store
 
 APPLIED, NOT_APPLIED, UNKNOWN = Applied({"sha": "m"}), NotApplied({"tip": "b"}), Unknown("the forge is away")
@@ -90,6 +91,7 @@ class Scene:
     authority: Authority
     points: Points
     ledger: Ledger
+    term: Term
 
     def drive(self, turned: str | None = None) -> Proof | Open:
         return self.ledger.drive(self.lease, self.task, self.stored(), turned=turned)
@@ -129,8 +131,10 @@ def scene(store: Store) -> Scene:
             tx, lease, EffectName.MERGE_PR, "m", task.round, token="t1", judged={"head": "h", "base": "b"}
         )
     authority, points = Authority(), Points()
-    ledger = Ledger(store.database, {EffectName.MERGE_PR: authority}, waypoints=points)
-    return Scene(store, task, lease, intent, authority, points, ledger)
+    term = Term(store.clock, 30.0)
+    term.renew(store.clock.boottime())
+    ledger = Ledger(store.database, {EffectName.MERGE_PR: authority}, term=term, waypoints=points)
+    return Scene(store, task, lease, intent, authority, points, ledger, term)
 
 
 def proven(result: Proof | Open) -> Proof:
@@ -513,3 +517,37 @@ def test_a_generation_is_drawn_while_no_start_is_unsettled(scene: Scene) -> None
         assert last.key == "production/a/1"
     assert draw() == (2, 2)
     assert draw("b") == (1, 3)  # a SHA's own generation, the environment's own token
+
+
+def frozen(scene: Scene, *, heartbeat: bool) -> None:
+    """Our process stood still for longer than its term; with ``heartbeat`` a first one has been stored again."""
+    scene.store.clock.advance(scene.term.length_s)
+    if heartbeat:
+        scene.term.renew(scene.store.clock.boottime())
+
+
+@pytest.mark.parametrize("heartbeat", [False, True], ids=["still silent", "heard of again"])
+def test_whose_own_term_has_ended_does_not_act(scene: Scene, heartbeat: bool) -> None:
+    """Nobody has taken over yet, so that the epoch says nothing; but somebody might at any moment (law 12)."""
+    scene.authority.on["probe"] = lambda: frozen(scene, heartbeat=heartbeat)
+    with pytest.raises(LostRace, match="term of this process's leases has ended"):
+        scene.drive()
+    assert scene.authority.journal == ["probe"]
+    assert scene.stored().state is EffectState.INTENDED
+
+
+def test_whose_own_term_has_ended_does_not_revoke(scene: Scene) -> None:
+    """The decision to give up is durable; whoever comes next revokes."""
+    scene.authority.turned_by = "main has moved"
+    scene.authority.on["probe"] = lambda: frozen(scene, heartbeat=False)
+    with pytest.raises(LostRace, match="term of this process's leases has ended"):
+        scene.drive()
+    assert scene.authority.journal == ["probe"]
+    assert scene.stored().state is EffectState.REVOKING
+
+
+def test_without_a_lease_there_is_no_term_to_end(scene: Scene) -> None:
+    """Out of scope nobody takes over because of silence (FR-7)."""
+    scene.authority.on["probe"] = lambda: frozen(scene, heartbeat=False)
+    out_of_scope = replace(scene.lease, durable=False)
+    assert proven(scene.ledger.drive(out_of_scope, scene.task, scene.intent)).state is EffectState.APPLIED

@@ -8,6 +8,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,6 +22,7 @@ from orchestrator.domain.ids import BootId, Sha, TaskId
 from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import Ownership
 from tests.clock import FakeClock
@@ -53,6 +55,7 @@ class Laws(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.store = open_store(Path(self.folder.name) / "orch.db", self.clock)
         self.tasks = [self.store.new_task(stage=Stage.DEVELOPMENT).id for _ in range(2)]
+        self.terms: dict[BootId, Term] = {}
         self.owners = [self._process(BootId(f"process-{n}")) for n in range(PROCESSES)]
         self.held: dict[tuple[int, TaskId], tuple[Lease, ExitStack]] = {}
         self.epochs: dict[TaskId, int] = {}
@@ -66,13 +69,15 @@ class Laws(RuleBasedStateMachine):
         with self.store.database.write() as tx:
             elsewhere = ProcessIdentity("another-machine", "pid:[1]", 7, 7)
             leases.register_process(tx, boot_id, "there", elsewhere, "serve", "")
+        self.terms[boot_id] = Term(self.clock, TTL_S)
+        self.terms[boot_id].renew(self.clock.boottime())
         return Ownership(
             self.store.database,
             boot_id=boot_id,
             processes=SystemProcesses(),
             clock=self.clock,
             liveness=FinalizerLiveness(),
-            process_ttl_s=TTL_S,
+            term=self.terms[boot_id],
         )
 
     def teardown(self) -> None:
@@ -102,12 +107,20 @@ class Laws(RuleBasedStateMachine):
 
     @rule(process=processes)
     def heartbeat(self, process: int) -> None:
-        with self.store.database.write() as tx:
-            assert leases.heartbeat(tx, self.owners[process].boot_id)
+        self._beat(process)
 
-    @rule(seconds=st.sampled_from([1.0, TTL_S / 2, TTL_S * 2]))
-    def time_passes(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from([1.0, TTL_S / 2, TTL_S * 2]), frozen=st.sets(processes))
+    def time_passes(self, seconds: float, frozen: set[int]) -> None:
+        """Some stand still meanwhile; the others are heard of."""
         self.clock.advance(seconds)
+        for process in set(range(PROCESSES)) - frozen:
+            self._beat(process)
+
+    def _beat(self, process: int) -> None:
+        boot_id, since = self.owners[process].boot_id, self.clock.boottime()
+        with self.store.database.write() as tx:
+            assert leases.heartbeat(tx, boot_id)
+        self.terms[boot_id].renew(since)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), goal=goals)
@@ -209,6 +222,22 @@ class Laws(RuleBasedStateMachine):
                 lease for lease, _ in self.held.values() if (lease.task_id, lease.epoch) == (task_id, newest)
             ]
             assert len(able) <= 1
+
+    @invariant()
+    def whom_others_may_take_for_dead_does_not_trust_itself(self) -> None:
+        """Law 12: our own term ends before theirs does."""
+        with self.store.database.read() as tx:
+            silent = {row.boot_id for row in leases.processes(tx, TTL_S) if row.silent}
+        for boot_id in silent:
+            assert self.terms[boot_id].number() is None
+
+    @invariant()
+    def a_lease_that_was_taken_over_is_not_trusted_any_more(self) -> None:
+        """Not even when its owner is heard of again, and though its epoch were not looked at."""
+        for lease, _ in self.held.values():
+            if lease.epoch != self.store.epoch(lease.task_id):
+                with pytest.raises(LostRace):
+                    self.terms[lease.boot_id].check(lease)
 
     @invariant()
     def epochs_only_rise_and_with_every_stage(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -13,10 +14,11 @@ from orchestrator.db.database import Tx
 from orchestrator.db.leases import LeaseRow, ProcessRow
 from orchestrator.domain.errors import DatabaseError, LostRace
 from orchestrator.domain.ids import BootId, RunId, TaskId
-from orchestrator.domain.lease import Actor, Lease, Scope
+from orchestrator.domain.lease import Actor, Lease, Scope, own_term_s
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import EVERYTHING, Ownership
 from tests.fixtures_db import REPO, Store
@@ -41,7 +43,12 @@ class Looking(SystemProcesses):
 
 
 def ownership(
-    store: Store, boot_id: BootId = ME, *, scope: Scope = EVERYTHING, processes: Processes | None = None
+    store: Store,
+    boot_id: BootId = ME,
+    *,
+    scope: Scope = EVERYTHING,
+    processes: Processes | None = None,
+    term: Term | None = None,
 ) -> Ownership:
     """One process's ownership; the process is on the list."""
     with store.database.write() as tx:
@@ -53,9 +60,16 @@ def ownership(
         processes=processes or SystemProcesses(),
         clock=store.clock,
         liveness=FinalizerLiveness(),
-        process_ttl_s=TTL_S,
+        term=term or Endless(store.clock, TTL_S),
         scope=scope,
     )
+
+
+class Endless(Term):
+    """The term of a process whose heartbeats never fail."""
+
+    def number(self) -> int:
+        return 0
 
 
 def row_of(store: Store, task_id: TaskId) -> LeaseRow | None:
@@ -492,6 +506,7 @@ def test_the_board_shows_who_holds_what(store: Store) -> None:
             ],
             "deferred": {},
             "stale_reclaims": 0,
+            "term": {"trusted": False, "length_s": 20.0, "left_s": 0.0},
         }
 
 
@@ -530,7 +545,7 @@ def failing_ownership(store: Store) -> tuple[Ownership, Failing]:
             processes=SystemProcesses(),
             clock=store.clock,
             liveness=FinalizerLiveness(),
-            process_ttl_s=TTL_S,
+            term=Endless(store.clock, TTL_S),
         ),
         database,
     )
@@ -579,3 +594,90 @@ def test_a_process_row_says_how_long_it_has_been_silent(store: Store) -> None:
         assert leases.heartbeat(tx, OTHER)
         assert not leases.heartbeat(tx, BootId("nobody"))
     assert not seen().silent
+
+
+def test_whose_own_term_has_ended_acquires_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that others may take for dead does not begin anything (law 12)."""
+    task, term = store.new_task(), Term(store.clock, TTL_S)
+    mine = ownership(store, term=term)
+
+    def taken() -> Lease | None:
+        with mine.transition(task.id, Actor.MONITOR) as lease:
+            return lease
+
+    assert taken() is None  # it has not begun
+    told = capsys.readouterr().out
+    assert "own term has ended" in told
+    assert task.work_item in told
+    term.renew(store.clock.boottime())
+    first = taken()
+    assert first is not None
+    store.clock.advance(TTL_S * 2 / 3)
+    assert taken() is None
+    assert store.epoch(task.id) == 1
+    term.renew(store.clock.boottime())
+    second = taken()
+    assert second is not None
+    assert (first.term, second.term) == (0, 1)
+    term.end()
+    assert taken() is None
+    assert defers(mine) == {"monitor": 3}
+
+
+def test_out_of_scope_there_is_no_term_to_end(store: Store) -> None:
+    task, mine = store.new_task(), ownership(store, scope=OFF, term=Term(store.clock, TTL_S))
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+
+
+def silent_owner(store: Store) -> Task:
+    """A task whose owner is a process of another machine: only its heartbeats speak for it."""
+    task = store.new_task(stage=Stage.DEVELOPMENT)
+    register(store, OTHER, machine_boot_id="another-boot")
+    plant(store, task)
+    return task
+
+
+def reclaimed(mine: Ownership, task: Task) -> bool:
+    with mine.transition(task.id, Actor.REAPER) as lease:
+        return lease is not None
+
+
+def test_a_pass_in_which_the_clocks_drift_apart_takes_nothing_over(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The database's clock jumps an hour: everybody looks dead at once, and nobody is (law 12)."""
+    task, mine = silent_owner(store), ownership(store)
+    assert not reclaimed(mine, task)
+    store.clock.set_utc(store.clock.utc() + timedelta(hours=1))
+    assert not reclaimed(mine, task)
+    assert "drift apart" in capsys.readouterr().out
+    store.clock.advance(TTL_S - 1)
+    assert not reclaimed(mine, task)
+    with store.database.write() as tx:
+        assert leases.heartbeat(tx, OTHER)  # it lives, and had a whole TTL to say so
+    store.clock.advance(2)
+    assert not reclaimed(mine, task)
+    store.clock.advance(TTL_S)
+    assert reclaimed(mine, task)
+
+
+def test_a_clock_that_runs_a_little_wrong_stops_nothing(store: Store) -> None:
+    """The database's clock is a sixth too fast: its owner is replaced earlier, but not before it has stopped itself."""
+    task, mine = silent_owner(store), ownership(store)
+    passed = 0.0
+    while not reclaimed(mine, task):
+        passed += TTL_S / 10
+        store.clock.advance(TTL_S / 10)
+        store.clock.set_utc(store.clock.utc() + timedelta(seconds=TTL_S / 60))
+    assert own_term_s(TTL_S) < passed < TTL_S
+
+
+def test_a_clock_set_back_a_day_does_not_let_the_dead_live_on(store: Store) -> None:
+    """Its last heartbeat lies in the future now; that no other one comes is seen by our own clock (law 6)."""
+    task, mine = silent_owner(store), ownership(store)
+    assert not reclaimed(mine, task)
+    store.clock.set_utc(store.clock.utc() - timedelta(days=1))
+    assert not reclaimed(mine, task)
+    store.clock.advance(TTL_S + 1)
+    assert reclaimed(mine, task)

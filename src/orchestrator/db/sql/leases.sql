@@ -30,7 +30,10 @@ INSERT INTO processes (boot_id, host, machine_boot_id, pid_namespace, pid, start
 VALUES (:boot_id, :host, :machine_boot_id, :pid_namespace, :pid, :start_ticks, :role, :switches, utc_now(), utc_now());
 
 -- name: heartbeat
-UPDATE processes SET heartbeat_at = utc_now() WHERE boot_id = :boot_id;
+UPDATE processes SET heartbeat_at = utc_now() WHERE boot_id = :boot_id RETURNING heartbeat_at;
+
+-- name: now
+SELECT utc_now() AS now;
 
 -- name: forget_process
 DELETE FROM processes WHERE boot_id = :boot_id;

@@ -36,6 +36,7 @@ from orchestrator.effects.push import PushEffect
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.monitor import Monitor
 from orchestrator.operations.desk import Operations
+from orchestrator.ownership.term import Term
 from orchestrator.places import Folders, Place
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS
@@ -222,6 +223,13 @@ class Surroundings:
     coin: Callable[[str], bool] = lambda _: True
 
 
+class Trustful(Term):
+    """Of a process that does not notice when it is taken for dead: what then refuses it are epoch and authorities."""
+
+    def number(self) -> int:
+        return 0
+
+
 class Installation:
     """The product as one actor of one process runs it, in front of a world in memory."""
 
@@ -236,13 +244,14 @@ class Installation:
         deployer = MemoryDeployer(outside.environments, wire, around.commands)
         store = MemoryStore(outside.tags, wire)
         self.processes = MemoryProcesses(around.processes, process)
+        term = Trustful(around.clock, ALWAYS_SILENT_S)
         self.ownership = Ownership(
             database,
             boot_id=process.boot_id,
             processes=cast(Any, self.processes),
             clock=around.clock,
             liveness=process.liveness,
-            process_ttl_s=ALWAYS_SILENT_S,
+            term=term,
         )
         folders = Folders(Path("/nowhere"))
         image = ImageEffect(
@@ -259,7 +268,7 @@ class Installation:
         tools = Tools(
             database=database,
             ownership=self.ownership,
-            ledger=Ledger(database, {kind.name: kind for kind in kinds}, waypoints=around.waypoints),
+            ledger=Ledger(database, {kind.name: kind for kind in kinds}, term=term, waypoints=around.waypoints),
             places=places,
             configs=self.configs,
             clock=around.clock,

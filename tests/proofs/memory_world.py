@@ -268,7 +268,9 @@ class Installation:
         tools = Tools(
             database=database,
             ownership=self.ownership,
-            ledger=Ledger(database, {kind.name: kind for kind in kinds}, term=term, waypoints=around.waypoints),
+            ledger=Ledger(
+                database, {kind.name: kind for kind in kinds}, term=term, waypoints=around.waypoints
+            ),
             places=places,
             configs=self.configs,
             clock=around.clock,

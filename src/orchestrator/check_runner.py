@@ -129,26 +129,18 @@ class CheckRunner:
         if environment is None:
             raise OutsideError(f"{task.repo} has no such environment any more.")
         with self._database.read() as tx:
-            candidate = evidence.candidates(tx, task.id)[-1]
-            started = _start_in(effects.of_task(tx, task.id), environment.name, candidate.sha)
-            last = effects.last_start(tx, environment.name)
-        sha = candidate.sha
-        if started is not None and last == started:  # else something has been started since, or brought back
+            sha = evidence.candidates(tx, task.id)[-1].sha
+            started = _own_start(effects.last_start(tx, environment.name), task, sha)
+        if started is not None:
             failure = self._command_failure(started, environment, stop) or self._undone(started)
             if failure is not None:
                 tail = self._deployer.log_tail(start_of(started), TAIL_BYTES)
                 return CheckResult(job.kind, sha, False, {"reason": failure, "tail": tail})
 
         def expected(seen: str) -> bool:
-            if job.kind is JobKind.STAGING_HEALTH or seen == sha:
+            if job.kind is JobKind.STAGING_HEALTH:
                 return seen == sha
-            # A later merge that contains M is good as well; what main does not know is no such merge.
-            main = place.forge.tip(place.forge.default_branch)
-            return (
-                main is not None
-                and place.forge.contains(main, Sha(seen))
-                and place.forge.contains(Sha(seen), sha)
-            )
+            return not self._on_trial(task) and (seen == sha or _later(place, sha, Sha(seen)))
 
         result = self._health.watch(environment, expected, stop, environment.timeout_s, wanted=sha)
         if result.stopped:
@@ -159,6 +151,11 @@ class CheckRunner:
             "observations": result.observations,
         }
         return CheckResult(job.kind, sha, result.healthy, detail)
+
+    def _on_trial(self, task: Task) -> bool:
+        """Whether what was merged since may still be undone: until then nothing is judged by it (N8)."""
+        with self._database.read() as tx:
+            return effects.merged_since(tx, task.id) and effects.done_since(tx, task.id) is None
 
     def _command_failure(
         self, started: Intent, environment: EnvironmentConfig, stop: threading.Event
@@ -215,12 +212,14 @@ def _measure(config: CoverageConfig, checkout: Path, newer_than: float) -> dict[
     return {"percent": found.percent, "covered": found.covered, "total": found.total}
 
 
-def _start_in(found: list[Intent], environment: str, sha: Sha) -> Intent | None:
-    starts = [
-        intent
-        for intent in found
-        if intent.name is EffectName.DEPLOY_INIT
-        and intent.judged.get("environment") == environment
-        and intent.judged.get("sha") == sha
-    ]
-    return starts[-1] if starts else None
+def _own_start(last: Intent | None, task: Task, sha: Sha) -> Intent | None:
+    """The environment's last start, if it is the task's own: how an earlier command ended says nothing any more."""
+    if last is None or last.name is not EffectName.DEPLOY_INIT or last.task_id != task.id:
+        return None
+    return last if last.judged.get("sha") == sha else None
+
+
+def _later(place: Place, sha: Sha, seen: Sha) -> bool:
+    """A later merge that contains M is good as well; what main does not know is no such merge."""
+    main = place.forge.tip(place.forge.default_branch)
+    return main is not None and place.forge.contains(main, seen) and place.forge.contains(seen, sha)

@@ -72,12 +72,12 @@ def _places(world: World, task: int, target: str, guards: Guards) -> World:
         if world.merge_slot == mine:
             back = world.freeze and guards.lent_slot_returns
             world = world._replace(merge_slot=FREEZE if back else 0)
-        if world.lent == mine:
-            world = world._replace(lent=0)
     elif target == DEPLOY and world.staging_slot == mine:
         world = world._replace(staging_slot=0)
     if target == DEPLOY and not guards.merge_slot_to_done and world.merge_slot == mine:
         world = world._replace(merge_slot=0)
+    if target in ENDS and world.lent == mine:
+        world = world._replace(lent=0)
     if target == DONE and world.freeze == mine:
         world = world._replace(
             freeze=0, lent=0, merge_slot=0 if world.merge_slot == FREEZE else world.merge_slot
@@ -156,10 +156,13 @@ def later_merge(state: State, task: int) -> bool:
 
 
 def freeze_for(state: State, task: int) -> State:
-    """Freeze the repository; a frozen one stays frozen for its first reason."""
-    if state.world.freeze:
-        return state
-    return state._replace(world=state.world._replace(freeze=task + 1))
+    """Freeze the repository; a frozen one stays frozen for its first reason. A loan to the task has ended."""
+    world = state.world
+    if not world.freeze:
+        world = world._replace(freeze=task + 1)
+    if world.lent == task + 1:
+        world = world._replace(lent=0)
+    return state._replace(world=world)
 
 
 def slot_to_freeze(state: State, task: int) -> State:
@@ -167,8 +170,6 @@ def slot_to_freeze(state: State, task: int) -> State:
     world = state.world
     if world.merge_slot == task + 1:
         world = world._replace(merge_slot=FREEZE)
-    if world.lent == task + 1:
-        world = world._replace(lent=0)
     return state._replace(world=world)
 
 

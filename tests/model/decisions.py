@@ -105,7 +105,7 @@ class Decisions:
         fields = dict(decision.extra)
         if (decision.target, decision.edge) == (DEPLOY, RENEW):
             world = state.world
-            if world.merge_slot and not (world.merge_slot == FREEZE and world.freeze == task + 1):
+            if world.merge_slot not in (0, FREEZE):
                 return None
             if self._guards.retry_judged_with_slot and later_merge(state, task):
                 return None

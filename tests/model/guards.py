@@ -130,27 +130,40 @@ PLACES: dict[str, tuple[Place, ...]] = {
     ),
     "undo_ends_command": (python("orchestrator.deploy.runner"),),
     "slots_freed": (
-        python(f"{ENGINE}.moves:Moves._free_slots", "FREEING"),
+        python(f"{ENGINE}.moves:_give_back", "FREEING"),
         trigger("stage_frees_its_slots"),
     ),
-    "merge_slot_to_done": (python(f"{ENGINE}.moves:Moves._free_slots", "environment_slot("),),
-    "lent_slot_returns": (),
+    "merge_slot_to_done": (python(f"{ENGINE}.moves:_give_back", "environment_slot("),),
+    "lent_slot_returns": (
+        python("orchestrator.db.slots:free_all", "give_to_freeze("),
+        statement("slots.give_to_freeze", "repo_freeze"),
+        trigger("frozen_slot_is_never_free"),
+    ),
     "undo_settled_before_lending": (
-        python("orchestrator.operations.deciding:Deciding.unfreeze", "effects.undo_under_way("),
+        python(f"{ENGINE}.serial_gate:lift", "_refuse_over_an_undo("),
+        python(f"{ENGINE}.serial_gate:lend", "_refuse_over_an_undo("),
+        python(f"{ENGINE}.serial_gate:_refuse_over_an_undo", "effects.undo_under_way("),
+        trigger("freeze_stays_for_an_undo"),
+        trigger("freeze_is_not_lent_over_an_undo"),
     ),
     "every_undo_asked": (statement("effects.unsettled_undo", "tasks.repo = :repo"),),
     "one_start_at_a_time": (
         python(f"{EFFECTS}:draw_generation", "effects.unsettled_in_environment"),
         statement("effects.unsettled_in_environment", "'intended', 'revoking', 'in_doubt'"),
     ),
-    "closed_by_done_fix": (),
+    "closed_by_done_fix": (
+        python(f"{ENGINE}.closing:Closing.by_the_fix", "effects.done_since("),
+        python("orchestrator.check_runner:CheckRunner._on_trial", "effects.done_since("),
+        statement("effects.done_since", "stage = 'done'"),
+    ),
     "retry_draws_generation": (
         python(f"{EFFECTS}:draw_generation"),
         statement("effects.highest_generation", "deploy_undo"),
     ),
     "retry_only_newest": (python(f"{ENGINE}.retries:Retries._after_the_merge", "if not superseded"),),
     "retry_judged_with_slot": (
-        python(f"{ENGINE}.retries:Retries._start_again", "effects.merged_since("),
+        python(f"{ENGINE}.retries:Retries._start_again", "serial_gate.take_again("),
+        python(f"{ENGINE}.serial_gate:take_again", "effects.merged_since("),
         statement("effects.later_merge", "later.sequence >"),
     ),
 }

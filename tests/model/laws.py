@@ -109,6 +109,7 @@ TRIGGERS = {
     "stage_frees_its_slots": "a slot held by a task that has no use for it",
     "stage_deploy_needs_the_merge": "deploy without the merge",
     "stage_waits_for_conditional_undo": "",  # deploys of ourselves are not in the model
+    "stage_ends_its_loan": "",  # the model's only way to an end is the commit that ends the loan
     "stage_terminal_is_final": "",  # no edge leaves a terminal stage: write_stage knows only the code's edges
 }
 

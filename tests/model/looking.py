@@ -91,7 +91,7 @@ class Looking:
         if mine in world.production and (fixed or not self._guards.closed_by_done_fix):
             yield ("the fix is done",), state, decided(task, move(kept, DONE, ADVANCE))
         newest = world.main[-1] == mine or not self._guards.retry_only_newest
-        free = world.merge_slot == 0 or (world.merge_slot == FREEZE and world.freeze == task + 1)
+        free = world.merge_slot in (0, FREEZE)
         if state.budget.retries and newest and free:
             spent = state._replace(budget=state.budget._replace(retries=state.budget.retries - 1))
             yield ("a person has it started again",), spent, decided(task, move(kept, DEPLOY, RENEW))

@@ -89,6 +89,6 @@ def _freeze(state: State, guards: Guards) -> Steps:
     if slot:
         return
     for task, kept in enumerate(state.tasks):
-        if not world.lent and kept.stage not in (STAGING, DEPLOY, *ENDS):
+        if world.lent != task + 1 and kept.stage not in (STAGING, DEPLOY, *ENDS):
             lent = world._replace(lent=task + 1, merge_slot=FREEZE)
             yield ("an operator lends the slot to", f"t{task}"), state._replace(world=lent)

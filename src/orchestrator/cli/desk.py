@@ -60,6 +60,10 @@ class Desk(Protocol):
         """Lift a freeze; False where there was none."""
         ...
 
+    def lend(self, repo: str, work_item: str, *, person: str, reason: str) -> None:
+        """Lend a frozen merge slot to a task."""
+        ...
+
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout on this machine."""
         ...
@@ -130,6 +134,10 @@ class LocalDesk:
     def unfreeze(self, repo: str, *, person: str, reason: str) -> bool:
         """Lift a freeze."""
         return self._operations.unfreeze(repo, person=person, reason=reason)
+
+    def lend(self, repo: str, work_item: str, *, person: str, reason: str) -> None:
+        """Lend a frozen merge slot."""
+        self._operations.lend(repo, work_item, person=person, reason=reason)
 
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout."""

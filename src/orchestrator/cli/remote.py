@@ -78,6 +78,11 @@ class RemoteDesk:
         path = "/serial-gate/unfreeze?" + urlencode({"repo": repo})
         return bool(self._ask("POST", path, {"person": person, "reason": reason})["lifted"])
 
+    def lend(self, repo: str, work_item: str, *, person: str, reason: str) -> None:
+        """Lend a frozen merge slot."""
+        path = "/serial-gate/unfreeze?" + urlencode({"repo": repo})
+        self._ask("POST", path, {"person": person, "reason": reason, "for": work_item})
+
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout."""
         return self._ask("POST", "/repositories", {"path": str(source), "name": name, "prefix": prefix})

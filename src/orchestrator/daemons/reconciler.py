@@ -1,11 +1,13 @@
 """The net under every lost wake-up (S-09, F-1): finds tasks that could move and has them looked at; calls a person when
-an effect stays in doubt. Escalated tasks wait for their person; a leased one is deferred by the lease itself."""
+an effect stays in doubt. Escalated tasks wait for their person, but one that is broken after its merge may be closed by
+what was done since; a leased one is deferred by the lease itself."""
 
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import effects, jobs, mail, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.ids import TaskId
+from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.runtime.clock import Clock, parse_stamp
 
@@ -42,7 +44,8 @@ class Reconciler:
                 due |= {
                     task.id
                     for task in page
-                    if task.hold is not Hold.ESCALATED and jobs.active_of_task(tx, task.id) is None
+                    if (task.hold is not Hold.ESCALATED or task.stage is Stage.DEPLOY)
+                    and jobs.active_of_task(tx, task.id) is None
                 }
             if not page:
                 break

@@ -149,6 +149,13 @@ def merged_since(tx: Tx, task_id: TaskId) -> bool:
     return tx.one("effects.later_merge", task_id=task_id) is not None
 
 
+def done_since(tx: Tx, task_id: TaskId) -> WorkItem | None:
+    """The newest task that is done and whose merge came after this one's: what production runs from then on contains
+    both, for ever (N8)."""
+    row = tx.one("effects.done_since", task_id=task_id)
+    return WorkItem(row["work_item"]) if row else None
+
+
 def draw_generation(tx: Tx, environment: str, sha: str) -> tuple[int, int] | None:
     """(generation, token) of the next start of ``sha`` in an environment; None while a start there is unsettled, or may
     still be undone by its own runner. Generations drawn for a conditional undo are taken, performed or not.

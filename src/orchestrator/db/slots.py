@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.db.database import Tx
+from orchestrator.db.database import Row, Tx
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
 
 
@@ -28,6 +28,7 @@ class Freeze:
     work_item: WorkItem | None
     lent_to: TaskId | None
     frozen_at: str
+    lent_item: WorkItem | None = None  # the number of the task that it is lent to
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,10 @@ def free(tx: Tx, task_id: TaskId, name: str) -> None:
     tx.execute("slots.free", task_id=task_id, name=name)
 
 
-def free_all(tx: Tx, task_id: TaskId) -> int:
-    """Free whatever a task holds; how many that were."""
-    return tx.execute("slots.free_all", task_id=task_id)
+def free_all(tx: Tx, repo: RepoName, task_id: TaskId) -> int:
+    """Free whatever a task holds; how many that were. The merge slot of a frozen repository returns to its freeze."""
+    returned = give_to_freeze(tx, repo, task_id)
+    return int(returned) + tx.execute("slots.free_all", task_id=task_id)
 
 
 def held_by(tx: Tx, task_id: TaskId) -> list[str]:
@@ -99,9 +101,15 @@ def all_slots(tx: Tx) -> list[Slot]:
     ]
 
 
-def give_to_freeze(tx: Tx, repo: RepoName, task_id: TaskId) -> None:
-    """The broken task's merge slot goes to the freeze (DESIGN §3, "Broken after the merge")."""
-    tx.execute("slots.give_to_freeze", name=merge_slot(repo), task_id=task_id)
+def give_to_freeze(tx: Tx, repo: RepoName, task_id: TaskId) -> bool:
+    """The task's merge slot becomes the freeze's (DESIGN §3, "Broken after the merge"); False where nothing is frozen,
+    or the task holds none."""
+    return tx.execute("slots.give_to_freeze", name=merge_slot(repo), task_id=task_id) == 1
+
+
+def take_from_freeze(tx: Tx, repo: RepoName, task_id: TaskId) -> bool:
+    """The merge slot that a freeze holds becomes the task's; False where the freeze holds none."""
+    return tx.execute("slots.take_from_freeze", name=merge_slot(repo), task_id=task_id) == 1
 
 
 def freeze(tx: Tx, repo: RepoName, reason: str, task_id: TaskId | None) -> None:
@@ -109,33 +117,33 @@ def freeze(tx: Tx, repo: RepoName, reason: str, task_id: TaskId | None) -> None:
     tx.execute("slots.freeze", repo=repo, reason=reason, task_id=task_id)
 
 
-def take_from_freeze(tx: Tx, repo: RepoName) -> None:
-    """Free the merge slot that a freeze holds."""
-    tx.execute("slots.take_from_freeze", name=merge_slot(repo))
-
-
 def unfreeze(tx: Tx, repo: RepoName) -> bool:
     """Lift a freeze and free what it held; False where there was none."""
-    take_from_freeze(tx, repo)
-    return tx.execute("slots.unfreeze", repo=repo) == 1
+    lifted = tx.execute("slots.unfreeze", repo=repo) == 1
+    tx.execute("slots.free_of_freeze", name=merge_slot(repo))
+    return lifted
+
+
+def lend(tx: Tx, repo: RepoName, task_id: TaskId) -> None:
+    """Let a task pass the freeze, which keeps the merge slot until the task takes it."""
+    tx.execute("slots.keep_for_freeze", name=merge_slot(repo), repo=repo)
+    tx.execute("slots.lend", repo=repo, task_id=task_id)
+
+
+def end_loan(tx: Tx, task_id: TaskId) -> bool:
+    """Lend to the task no longer; False where nothing was lent to it."""
+    return tx.execute("slots.end_loan", task_id=task_id) == 1
 
 
 def frozen(tx: Tx, repo: RepoName) -> Freeze | None:
     """The repository's freeze."""
     row = tx.one("slots.frozen", repo=repo)
-    return (
-        Freeze(row["repo"], row["reason"], row["task_id"], row["work_item"], row["lent_to"], row["frozen_at"])
-        if row
-        else None
-    )
+    return _freeze(row) if row else None
 
 
 def freezes(tx: Tx) -> list[Freeze]:
     """All freezes."""
-    return [
-        Freeze(r["repo"], r["reason"], r["task_id"], r["work_item"], r["lent_to"], r["frozen_at"])
-        for r in tx.all("slots.freezes")
-    ]
+    return [_freeze(row) for row in tx.all("slots.freezes")]
 
 
 def baseline(tx: Tx, repo: RepoName) -> Baseline | None:
@@ -147,3 +155,15 @@ def baseline(tx: Tx, repo: RepoName) -> Baseline | None:
 def ratchet(tx: Tx, repo: RepoName, merged: Sha, measured: float, task_id: TaskId) -> bool:
     """Raise the baseline with a merge; it never falls, and a merge counts once (False: it already has)."""
     return tx.execute("slots.ratchet", repo=repo, merged_sha=merged, measured=measured, task_id=task_id) == 1
+
+
+def _freeze(row: Row) -> Freeze:
+    return Freeze(
+        repo=row["repo"],
+        reason=row["reason"],
+        task_id=row["task_id"],
+        work_item=row["work_item"],
+        lent_to=row["lent_to"],
+        frozen_at=row["frozen_at"],
+        lent_item=row["lent_item"],
+    )

@@ -94,6 +94,16 @@ def first_in_line(tx: Tx) -> list[TaskId]:
     return [TaskId(row["id"]) for row in tx.all("tasks.first_in_line")]
 
 
+def held_up(tx: Tx, repo: RepoName) -> list[TaskId]:
+    """Whom a freeze of the repository holds up, or who waits for its slots: all are looked at when it is lifted."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.held_up", repo=repo)]
+
+
+def broken(tx: Tx, repo: RepoName) -> list[TaskId]:
+    """Tasks of a repository that are broken after their merge: the next one that is done may close them."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.broken", repo=repo)]
+
+
 def waiting_for_slot(tx: Tx) -> list[TaskId]:
     """Everyone who waits for a slot, oldest first."""
     return [TaskId(row["id"]) for row in tx.all("tasks.waiting_for_slot")]

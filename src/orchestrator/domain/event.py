@@ -34,6 +34,7 @@ class EventType(StrEnum):
     RELEASED = "task.released"
     REPO_FROZEN = "repo.frozen"
     REPO_UNFROZEN = "repo.unfrozen"
+    REPO_LENT = "repo.lent"  # the merge slot of a frozen repository is lent to the task
     LEASE_RECLAIMED = "lease.reclaimed"
     NOTE = "note"
 

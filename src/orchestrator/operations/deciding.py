@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from orchestrator.db import effects, events, mail, repositories, slots, tasks
+from orchestrator.db import events, mail, repositories, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import RequestRefused
 from orchestrator.domain.event import EventType
@@ -101,27 +101,6 @@ class Deciding:
         """What came of a signal, None while it waits."""
         with self._database.read() as tx:
             return mail.outcome_of(tx, receipt.inbox_id)
-
-    def unfreeze(self, repo: str, *, person: str, reason: str = "") -> bool:
-        """Lift a repository's freeze; False where there is none.
-
-        :raises RequestRefused: an undo in the repository is not settled yet.
-        """
-        with self._database.write() as tx:
-            known = repositories.get(tx, repo)
-            undoing = effects.undo_under_way(tx, known.name)
-            if undoing is not None:
-                raise RequestRefused(
-                    f"The undo of {undoing} is not settled yet; the freeze stays.",
-                    hint=f"`orch why {undoing}` says what it waits for.",
-                )
-            lifted = slots.unfreeze(tx, known.name)
-            if lifted:
-                data = {"repo": repo, "person": person, "reason": reason}
-                events.append(tx, EventType.REPO_UNFROZEN, Actor.OPERATOR, data=data)
-            waiting = [task.id for task in tasks.list_open(tx) if task.repo == known.name]
-        self._wake(waiting)
-        return lifted
 
     def _signal(self, work_item: str, kind: str, person: str, reason: str, seen: str | None) -> Receipt:
         with self._database.write() as tx:

@@ -6,6 +6,7 @@ from orchestrator.db.database import Database
 from orchestrator.domain.ids import TaskId
 from orchestrator.operations.deciding import Deciding
 from orchestrator.operations.effects import EffectDesk
+from orchestrator.operations.freezes import FreezeDesk
 from orchestrator.operations.reading import Reading
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
@@ -13,7 +14,7 @@ from orchestrator.stage_engine.situation import Configs
 from orchestrator.transition_lease import Ownership
 
 
-class Operations(Reading, Deciding, EffectDesk):
+class Operations(Reading, Deciding, EffectDesk, FreezeDesk):
     """The operator's desk."""
 
     def __init__(
@@ -31,3 +32,4 @@ class Operations(Reading, Deciding, EffectDesk):
         Reading.__init__(self, database, ownership, configs, extra=extra)
         Deciding.__init__(self, database, entropy=entropy, wake=wake)
         EffectDesk.__init__(self, database, clock=clock, entropy=entropy, wake=wake)
+        FreezeDesk.__init__(self, database, wake=wake)

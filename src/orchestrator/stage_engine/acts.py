@@ -1,6 +1,6 @@
 """Effect steps: intend, drive, and what follows when a probe has shown the outcome."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from orchestrator.db import effects, events, leases, slots, tasks
 from orchestrator.db.database import Tx
@@ -25,12 +25,14 @@ from orchestrator.rules.transitions import (
     EdgeKind,
     Step,
 )
+from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
 from orchestrator.stage_engine.situation import AGAIN, CANCELLED, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
+NOT_OURS = "another start has come since, or the merge slot has been given up"
 TURNED_BY_CANCEL = frozenset({EffectName.PUSH, EffectName.OPEN_PR, EffectName.IMAGE, EffectName.MERGE_PR})
 
 
@@ -95,11 +97,12 @@ class Acts:
     def broken(self, at: Situation, reason: str, *, proofs: Sequence[Proof] = ()) -> Outcome:
         """Broken after the merge: one commit stores the undo's intent and freezes the repository (DESIGN §3).
 
-        Nothing is undone where the environment's last start is not this task's: it is another's, or undone already.
+        Nothing is undone without the merge slot, or where the environment's last start is not this task's: it is
+        another's, or undone already. Then it stays escalated, and the person is told.
         """
         if not self._is_ours(at):
             return self._moves.hold(
-                at, Hold.ESCALATED, f"{reason} Another start has come since.", proofs=proofs
+                at, Hold.ESCALATED, f"{reason} Nothing is undone: {NOT_OURS}.", proofs=proofs
             )
         config = at.settings.production
         with self._tools.database.read() as tx:
@@ -108,13 +111,13 @@ class Acts:
         if config is None or config.undo is None or last is None or last.task_id != at.task.id:
 
             def freeze(tx: Tx) -> None:
-                self._freeze(tx, at, reason)
-                self._give_to_freeze(at)(tx)
+                serial_gate.freeze(tx, at.task, at.lease.owner, reason)
+                serial_gate.keep_for_the_freeze(tx, at.task)
 
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
         with self._tools.database.write() as tx:
             self._settle(tx, at, proofs)
-            self._freeze(tx, at, reason)
+            serial_gate.freeze(tx, at.task, at.lease.owner, reason)
             intent = self._intend(tx, at, self._plans.undo(tx, at, config, config.undo, last))
         return self.drive(at, intent)
 
@@ -191,8 +194,8 @@ class Acts:
 
         def freeze(tx: Tx) -> None:
             if slots.frozen(tx, at.task.repo) is None:  # the runner of a deploy of ourselves was first
-                self._freeze(tx, at, why)
-            self._give_to_freeze(at)(tx)
+                serial_gate.freeze(tx, at.task, at.lease.owner, why)
+            serial_gate.keep_for_the_freeze(tx, at.task)
 
         text = f"production was rolled back and {at.task.repo} is frozen: {why}"
         return self._moves.hold(at, Hold.ESCALATED, text, proofs=[proof], also=freeze)
@@ -212,8 +215,13 @@ class Acts:
                 return self._back.renew(at, f"main moved to {main}", proofs=[proof])
         why = f"{proof.intent.name} was given up: {reason}"
         if proof.intent.name is EffectName.DEPLOY_UNDO:
-            give = self._give_to_freeze(at)
-            return self._moves.hold(at, Hold.ESCALATED, why, proofs=[proof], also=give)
+            return self._moves.hold(
+                at,
+                Hold.ESCALATED,
+                why,
+                proofs=[proof],
+                also=lambda tx: serial_gate.keep_for_the_freeze(tx, at.task),
+            )
         if proof.intent.name is EffectName.DEPLOY_INIT and at.task.stage is not Stage.DEPLOY:
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=[proof])
         if at.task.stage is Stage.DEPLOY:  # there is no way back any more
@@ -273,22 +281,15 @@ class Acts:
         for proof in proofs:
             self._tools.ledger.settle(tx, at.lease, at.task, proof)
 
-    def _give_to_freeze(self, at: Situation) -> Callable[[Tx], None]:
-        return lambda tx: slots.give_to_freeze(tx, at.task.repo, at.task.id)
-
-    def _freeze(self, tx: Tx, at: Situation, reason: str) -> None:
-        slots.freeze(tx, at.task.repo, f"{at.task.work_item} is broken after its merge: {reason}", at.task.id)
-        _event(tx, EventType.REPO_FROZEN, at, {"reason": reason})
-
     def _is_ours(self, at: Situation) -> bool:
-        """Whether production's last start, if it was of a later merge or an undo, is still this task's to judge."""
+        """Whether production is this task's to take back: it has the merge slot, and no other start has come since."""
         config = at.settings.production
-        if config is None:
-            return True
         with self._tools.database.read() as tx:
-            last = effects.last_start(tx, config.name)
+            if slots.merge_slot(at.task.repo) not in slots.held_by(tx, at.task.id):
+                return False
+            last = effects.last_start(tx, config.name) if config is not None else None
             ours = effects.of_task(tx, at.task.id)
-        started = any(
+        started = config is not None and any(
             e.name is EffectName.DEPLOY_INIT
             and e.state is EffectState.APPLIED
             and e.judged.get("environment") == config.name

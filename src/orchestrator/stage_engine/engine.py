@@ -24,10 +24,12 @@ from orchestrator.effects.deploy import prepared_undo
 from orchestrator.images.store import ImageStore
 from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_target, next_step
 from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.closing import Closing
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import Plans
 from orchestrator.stage_engine.resolutions import Resolutions
+from orchestrator.stage_engine.serial_gate import why_no_slot
 from orchestrator.stage_engine.signals import Signals
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, judging_commit
 from orchestrator.stage_engine.ways_back import WaysBack
@@ -54,6 +56,7 @@ class StageEngine:
         self._acts = Acts(tools, self._moves, back, plans, deployer, self._failures)
         self._signals = Signals(tools, self._moves, back)
         self._resolutions = Resolutions(tools, self._acts, self._signals)
+        self._closing = Closing(tools, self._moves)
         self._work = Work(tools, self._moves, back, self._acts)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
@@ -196,7 +199,7 @@ class StageEngine:
         if said is not None:
             return said
         if at.task.hold is Hold.ESCALATED:
-            return Outcome.HELD
+            return self._closing.by_the_fix(at) or Outcome.HELD
         if at.active is not None:
             return Outcome.WORKING
         step = next_step(at.task.stage, at.passed, at.has)
@@ -241,7 +244,9 @@ class StageEngine:
 
     def _enter_staging(self, at: Situation) -> Outcome:
         """Queue for the slots that main's configuration, as it is now, asks for."""
-        if (busy := self._moves.why_no_slot(at)) is not None:  # cheap, and mostly the answer where many wait
+        with self._tools.database.read() as tx:  # cheap, and mostly the answer where many wait
+            busy = why_no_slot(tx, at.task)
+        if busy is not None:
             return self._moves.hold(at, busy.hold, busy.reason)
         forge = at.place.forge
         at.place.clone.fetch()

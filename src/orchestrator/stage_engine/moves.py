@@ -18,21 +18,14 @@ from orchestrator.domain.task import Hold, Task
 from orchestrator.effects.ledger import Proof
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind, allowed, next_step
+from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine.serial_gate import SlotBusy, slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
 
 CHECK_ATTEMPTS = 3  # of the orchestrator's own checks; each restart of the service costs one
 MAX_BRIEF = 20_000  # characters of findings handed to the next agent
 CALLS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
 FREEING = frozenset({Stage.DEVELOPMENT, Stage.TESTING, Stage.CANCELLED, Stage.DONE})
-
-
-class SlotBusy(Exception):
-    """Leaves a write block without a trace; the reason becomes a hold."""
-
-    def __init__(self, reason: str, hold: Hold = Hold.SLOT) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hold = hold
 
 
 class Moves:
@@ -73,11 +66,13 @@ class Moves:
             if before is not None:
                 before(tx)
             jobs.cancel_active(tx, task.id, f"the task went to {target}")
-            room = self._free_slots(tx, at, target)
+            room = _give_back(tx, at, target)
+            if target.terminal:
+                slots.end_loan(tx, task.id)
             if not tasks.update_task_stage_cas(tx, task.id, task.stage, target, epoch=lease.epoch):
                 raise LostRace(f"{task.work_item} is no longer in {task.stage}")
             if room:  # asked once the task itself no longer stands in line
-                wake.extend(tasks.first_in_line(tx))
+                wake.extend(serial_gate.whose_turn(tx, task.repo))
             moved = tasks.get(tx, task.id)
             events.append(
                 tx,
@@ -100,7 +95,8 @@ class Moves:
                 mail.close_waiting(tx, task.id, f"the task went to {target}: {reason}")
                 wake.extend(tasks.dependents(tx, task.id))
             if target is Stage.DONE:
-                self._lift_own_freeze(tx, at, wake)
+                wake.extend(serial_gate.lift_own(tx, task, lease.owner))
+                wake.extend(tasks.broken(tx, task.repo))  # they may be closed by it
             self._tools.ownership.release(tx, lease, epoch=moved.epoch)
 
         self._tools.waypoints.reach("transition.before_commit", task=task.id, target=target)
@@ -124,27 +120,12 @@ class Moves:
         names = slots_needed(at.task, config)
 
         def take(tx: Tx) -> None:
-            closed = _why_no_turn(tx, at.task)
-            if closed is not None:
-                raise closed
-            busy = slots.take_all(tx, at.task.repo, at.task.id, names)
-            if busy is not None:
-                raise SlotBusy(f"{busy.name} is taken", Hold.SLOT)
-            for name in names:
-                events.append(tx, EventType.SLOT_TAKEN, at.lease.owner, task=at.task, data={"slot": name})
+            serial_gate.take(tx, at.task, names, at.lease.owner)
 
         try:
             return self.move(at, Stage.DEPLOY_STAGING, EdgeKind.ADVANCE, reason=reason, before=take)
         except SlotBusy as busy:
             return self.hold(at, busy.hold, busy.reason)
-
-    def why_no_slot(self, at: Situation) -> SlotBusy | None:
-        """Why it is certainly not the task's turn; None where the commit that takes the slots has to find out."""
-        with self._tools.database.read() as tx:
-            held = slots.get(tx, slots.merge_slot(at.task.repo))
-            if held is not None and held.task_id != at.task.id:
-                return _why_no_turn(tx, at.task) or SlotBusy(f"{held.name} is taken", Hold.SLOT)
-            return _why_no_turn(tx, at.task)
 
     def hold(
         self,
@@ -174,9 +155,14 @@ class Moves:
             leases.check(tx, at.lease)
             for proof in proofs:
                 self._tools.ledger.settle(tx, at.lease, at.task, proof)
+            held = slots.held_by(tx, at.task.id)
             if also is not None:
                 also(tx)
             self._write_hold(tx, at, at.task, why, reason)
+            left_the_line = at.task.hold is Hold.SLOT and why is not Hold.SLOT
+            freed = held != slots.held_by(tx, at.task.id)
+            wake = serial_gate.whose_turn(tx, at.task.repo) if freed or left_the_line else []
+        self._tools.wake(wake)
         return Outcome.HELD
 
     def mark(
@@ -205,11 +191,19 @@ class Moves:
         return Outcome.MOVED
 
     def enqueue(
-        self, at: Situation, kind: JobKind, *, subject: str | None = None, brief: str = ""
+        self,
+        at: Situation,
+        kind: JobKind,
+        *,
+        subject: str | None = None,
+        brief: str = "",
+        also: Callable[[Tx], None] | None = None,
     ) -> Outcome:
         """Queue the job that the task needs next."""
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
+            if also is not None:
+                also(tx)
             tasks.release_hold(tx, at.task.id)
             self._enqueue(tx, at.task, kind, at.settings, subject, brief)
         return Outcome.WORKING
@@ -228,30 +222,6 @@ class Moves:
             events.append(
                 tx, EventType.GATE_JUDGED, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data
             )
-
-    def _free_slots(self, tx: Tx, at: Situation, target: Stage) -> bool:
-        """Free what the task may not take along; True where somebody else's turn may have come."""
-        before = slots.held_by(tx, at.task.id)
-        if target in FREEING:
-            slots.free_all(tx, at.task.id)
-        elif target is Stage.DEPLOY and at.config is not None and at.config.staging is not None:
-            slots.free(tx, at.task.id, slots.environment_slot(at.config.staging.name))
-        freed = sorted(set(before) - set(slots.held_by(tx, at.task.id)))
-        for name in freed:
-            events.append(tx, EventType.SLOT_FREED, at.lease.owner, task=at.task, data={"slot": name})
-        return (
-            bool(freed) or at.task.hold is Hold.SLOT
-        )  # whoever waited behind a waiter that gives up is next
-
-    def _lift_own_freeze(self, tx: Tx, at: Situation, wake: list[TaskId]) -> None:
-        """What was broken runs now: the freeze that it had caused has lost its reason."""
-        freeze = slots.frozen(tx, at.task.repo)
-        if freeze is None or freeze.task_id != at.task.id:
-            return
-        slots.unfreeze(tx, at.task.repo)
-        data = {"repo": at.task.repo, "reason": f"{at.task.work_item} is done"}
-        events.append(tx, EventType.REPO_UNFROZEN, at.lease.owner, task=at.task, data=data)
-        wake.extend(task.id for task in tasks.list_open(tx) if task.repo == at.task.repo)
 
     def _keep_verdicts(self, tx: Tx, moved: Task) -> None:
         """Queued again for the slots: nothing about the gated SHA has changed, so nothing is judged or paid again."""
@@ -296,19 +266,12 @@ class Moves:
             return events.transition_happened(tx, transition_id)
 
 
-def _why_no_turn(tx: Tx, task: Task) -> SlotBusy | None:
-    """A freeze, or somebody who has waited longer; the reason names nobody, so that it changes only when it has to."""
-    freeze = slots.frozen(tx, task.repo)
-    if freeze is not None and freeze.lent_to != task.id:
-        return SlotBusy(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
-    if tasks.oldest_waiting_for_slot(tx, task.repo) not in (None, task.id):
-        return SlotBusy("others have waited longer for the merge slot", Hold.SLOT)
-    return None
-
-
-def slots_needed(task: Task, config: RepoConfig) -> list[str]:
-    """The shared places that a task holds in deploy-staging."""
-    names = [slots.merge_slot(task.repo)]
-    if config.staging is not None:
-        names.append(slots.environment_slot(config.staging.name))
-    return names
+def _give_back(tx: Tx, at: Situation, target: Stage) -> bool:
+    """Free what the task may not take along; True where somebody else's turn may have come."""
+    freed = False
+    if target in FREEING:
+        freed = serial_gate.give_back(tx, at.task, at.lease.owner)
+    elif target is Stage.DEPLOY and at.config is not None and at.config.staging is not None:
+        staging = slots.environment_slot(at.config.staging.name)
+        freed = serial_gate.give_back(tx, at.task, at.lease.owner, only=staging)
+    return freed or at.task.hold is Hold.SLOT  # whoever waited behind a waiter that gives up is next

@@ -7,15 +7,17 @@ older is started any more, and production is looked at again instead (DESIGN §3
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
+from orchestrator.db import effects, jobs, leases, tasks
 from orchestrator.db.database import Tx
-from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.stage import Stage
-from orchestrator.rules.transitions import CHECK_PRODUCTION, WRITTEN_BY, EdgeKind, Step, StepKind, next_step
-from orchestrator.stage_engine.moves import CHECK_ATTEMPTS, Moves, SlotBusy
+from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind, next_step
+from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine.closing import Closing
+from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.serial_gate import SlotBusy
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
 
@@ -32,6 +34,7 @@ class Retries:
     def __init__(self, tools: Tools, moves: Moves) -> None:
         self._tools = tools
         self._moves = moves
+        self._closing = Closing(tools, moves)
 
     def go_on(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
         """Release the task in one commit with the answer to the person."""
@@ -68,34 +71,23 @@ class Retries:
 
     def _after_the_merge(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
         with self._tools.database.read() as tx:
-            merged = evidence.candidates(tx, at.task.id)[-1].sha
-            started = any(e.name is EffectName.DEPLOY_INIT for e in effects.of_task(tx, at.task.id))
-            superseded = effects.merged_since(tx, at.task.id)
+            superseded, fix = effects.merged_since(tx, at.task.id), effects.done_since(tx, at.task.id)
         if not superseded:
             return self._start_again(at, answered)
-        if not started:
-            return NotNow("something has been merged since: what is older is not deployed any more")
-        with self._tools.database.write() as tx:
-            self._release(tx, at, answered)
-            # It may have passed before the runner of a deploy of ourselves undid it.
-            evidence.forget_step(tx, at.task, f"{StepKind.GATE}:{CHECK_PRODUCTION}")
-            look = jobs.NewJob(JobKind.PRODUCTION_HEALTH, merged, max_attempts=CHECK_ATTEMPTS)
-            jobs.enqueue(tx, at.task, look)
-        return Outcome.MOVED
+        if fix is None:
+            return NotNow(
+                "what was merged since is not done yet; once it is, this is looked at again by itself"
+            )
+
+        def go(tx: Tx) -> None:
+            answered(tx)
+            tasks.forgive(tx, at.task.id)
+
+        return self._closing.look_again(at, fix, go)
 
     def _start_again(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
         def take(tx: Tx) -> None:
-            freeze = slots.frozen(tx, at.task.repo)
-            name = slots.merge_slot(at.task.repo)
-            if freeze is not None and freeze.task_id == at.task.id:
-                slots.take_from_freeze(tx, at.task.repo)
-            busy = slots.take_all(tx, at.task.repo, at.task.id, [name])
-            if busy is not None:
-                raise SlotBusy(f"{busy.name} is held by {busy.work_item or 'the freeze'}")
-            if effects.merged_since(
-                tx, at.task.id
-            ):  # asked with the slot in hand: nothing can be merged any more
-                raise SlotBusy("something has been merged since: what is older is not deployed any more")
+            serial_gate.take_again(tx, at.task)
             answered(tx)
             tasks.forgive(tx, at.task.id)
 

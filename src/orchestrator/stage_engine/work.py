@@ -16,7 +16,8 @@ from orchestrator.rules.names import branch_name
 from orchestrator.rules.transitions import WRITTEN_BY, Step
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.clean_history import without_secret_history
-from orchestrator.stage_engine.moves import Moves, slots_needed
+from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.serial_gate import slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 from orchestrator.work_items.documents import folder

@@ -192,10 +192,12 @@ def _acting(api: FastAPI, operations: Operations) -> None:
     def unfreeze(
         repo: str, said: Annotated[bodies.UnfreezeBody, Depends(bodies.reader(bodies.UnfreezeBody))]
     ) -> Json:
-        """Lift a repository's freeze."""
-        return Json(
-            {"repo": repo, "lifted": operations.unfreeze(repo, person=said.person, reason=said.reason)}
-        )
+        """Lift a repository's freeze; with ``for``, lend its merge slot to the task that mends what is broken."""
+        if said.lend_to is not None:
+            operations.lend(repo, said.lend_to, person=said.person, reason=said.reason)
+            return Json({"repo": repo, "lifted": False, "lent_to": said.lend_to})
+        lifted = operations.unfreeze(repo, person=said.person, reason=said.reason)
+        return Json({"repo": repo, "lifted": lifted, "lent_to": None})
 
 
 def _metrics(api: FastAPI, operations: Operations, telemetry: Telemetry) -> None:

@@ -38,14 +38,20 @@ class TicketBody(_Body):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
 
 
-class UnfreezeBody(_Body):
+class _Decided(_Body):
     """Who decides, and why."""
 
     person: _Name = "api"
     reason: Annotated[str, Field(max_length=2000)] = ""
 
 
-class DecisionBody(UnfreezeBody):
+class UnfreezeBody(_Decided):
+    """``POST /serial-gate/unfreeze``; with ``for`` the freeze stays, and its merge slot is lent to that task."""
+
+    lend_to: Annotated[_Name | None, Field(alias="for")] = None
+
+
+class DecisionBody(_Decided):
     """A person's decision about a task; ``subject`` is the commit that the person saw."""
 
     subject: Annotated[str, Field(pattern=f"^(?:{SUBJECT.pattern})$")] | None = None

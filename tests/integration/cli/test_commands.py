@@ -287,6 +287,18 @@ class TestDeciding:
         shop("task", "add", "x")
         assert shop("task", "reject", "SHOP-1").code == 2
 
+    def test_a_freeze_is_lent_to_a_task(self, shop: Here, orch: Orch) -> None:
+        shop("task", "add", "x")
+        shop("task", "add", "The fix")
+        desk: Desk = desk_at(orch.home)
+        desk.freeze("SHOP-1", "broken")
+        desk.database.close()
+        said = shop("unfreeze", "shop", "--for", "shop-2", "--json")
+        assert said.data == {"repo": "shop", "lifted": False, "lent_to": "SHOP-2"}
+        assert "stays frozen" in shop("unfreeze", "shop", "--for", "SHOP-2").out
+        assert shop("unfreeze", "shop", "--for", "SHOP-9").code == 2
+        assert "what broke" in shop("unfreeze", "shop", "--for", "SHOP-1").err
+
     def test_a_freeze_is_lifted_once(self, shop: Here, orch: Orch) -> None:
         shop("task", "add", "x")
         desk: Desk = desk_at(orch.home)
@@ -295,6 +307,8 @@ class TestDeciding:
         assert "broken" in shop("queue").out
         assert "delivers again" in shop("unfreeze", "shop").out
         assert "was not frozen" in shop("unfreeze", "shop").out
+        refused = shop("unfreeze", "shop", "--for", "SHOP-1")
+        assert (refused.code, "nothing to lend" in refused.err) == (2, True)
         assert shop("unfreeze", "nowhere").code == 2
 
 

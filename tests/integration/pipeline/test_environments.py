@@ -148,7 +148,7 @@ def test_retry_of_a_broken_task_whose_successor_is_broken_too_undoes_nothing(pip
     line.held(second, Hold.ESCALATED)
     wait_until(lambda: len(line.deployed("production")) == 5)
     line.retry(item)
-    line.wait_for(item, lambda t: t.hold is Hold.ESCALATED and "Another start" in str(t.hold_reason))
+    line.wait_for(item, lambda t: t.hold is Hold.ESCALATED and "Nothing is undone" in str(t.hold_reason))
     assert len(line.deployed("production")) == 5
 
 

@@ -160,6 +160,21 @@ class TestActing:
         answers = [api.post("/serial-gate/unfreeze", params={"repo": "shop"}).json() for _ in range(2)]
         assert [answer["lifted"] for answer in answers] == [True, False]
 
+    def test_lends_a_freeze_to_the_fix(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        desk.file()
+        gate = {"repo": "shop"}
+        assert api.post("/serial-gate/unfreeze", params=gate, json={"for": "SHOP-2"}).status_code == 409
+        desk.freeze("SHOP-1", "broken")
+        lent = api.post("/serial-gate/unfreeze", params=gate, json={"for": "SHOP-2", "person": "Ada"})
+        assert lent.json() == {"repo": "shop", "lifted": False, "lent_to": "SHOP-2"}
+        assert desk.operations.story("SHOP-2").events[-1].data["person"] == "Ada"
+        for task, status in (("SHOP-9", 404), ("SHOP-1", 409), ("", 400), (2, 400)):
+            answer = api.post("/serial-gate/unfreeze", params=gate, json={"for": task})
+            assert answer.status_code == status, task
+        assert api.post("/serial-gate/unfreeze", params=gate, json={"lend_to": "SHOP-2"}).status_code == 400
+        assert api.post("/serial-gate/unfreeze?repo=nowhere", json={"for": "SHOP-2"}).status_code == 404
+
 
 class TestWhatAPersonSaw:
     HEAD, MOVED = Sha("ab12cd3" + "0" * 33), Sha("ab12cd4" + "0" * 33)

@@ -71,6 +71,11 @@ class Refused:
 
 
 MERGED = [TASK, effect("applied")]
+FREEZE = f"INSERT INTO repo_freeze VALUES ('sample', 'ill', 1, NULL, {NOW})"
+KEPT = SLOT.replace("'task', 1", "'freeze', NULL")
+UNDOING = [TASK, SECOND, effect("intended", name="deploy_undo"), FREEZE]
+LEND = column("repo_freeze", "lent_to = 2")
+SETTLE = column("effects", f"state = 'applied', settled_at = {NOW}")
 TRIGGERS = {
     **{
         f"after_the_merge_no_{target}": Refused([*MERGED, stage("deploy")], stage(target), "goes forward")
@@ -143,6 +148,37 @@ TRIGGERS = {
     ),
     "a_baseline_is_rewritten": Refused(
         [BASELINE], column("coverage_baseline", "percent = 90"), "never rewritten"
+    ),
+    "a_frozen_slot_is_freed": Refused(
+        [TASK, FREEZE, KEPT], "DELETE FROM slots", "its merge slot is never free", "DELETE FROM repo_freeze"
+    ),
+    "a_frozen_slot_is_taken": Refused(
+        [TASK, SECOND, FREEZE], SLOT.replace("'task', 1", "'task', 2"), "is not lent to this task", LEND
+    ),
+    "a_frozen_slot_is_moved": Refused(
+        [TASK, SECOND, FREEZE, KEPT],
+        column("slots", "holder = 'task', task_id = 2"),
+        "is not lent to this task",
+        LEND,
+    ),
+    "a_slot_is_kept_for_no_freeze": Refused([TASK], KEPT, "no freeze to keep the slot for"),
+    "a_slot_is_given_to_no_freeze": Refused(
+        [TASK, SLOT], column("slots", "holder = 'freeze', task_id = NULL"), "no freeze to give the slot to"
+    ),
+    "a_freeze_is_lifted_over_an_undo": Refused(
+        UNDOING, "DELETE FROM repo_freeze", "the freeze stays", SETTLE
+    ),
+    "a_freeze_is_lent_over_an_undo": Refused(UNDOING, LEND, "the slot is not lent", SETTLE),
+    "a_freeze_is_lent_to_one_that_ended": Refused(
+        [TASK, SECOND, FREEZE, column("tasks", "stage = 'cancelled' WHERE id = 2")],
+        LEND,
+        "lent to a task of another repository",
+    ),
+    "a_loan_outlives_its_task": Refused(
+        [TASK, SECOND, FREEZE, LEND],
+        column("tasks", "stage = 'cancelled' WHERE id = 2"),
+        "still lent to the task",
+        column("repo_freeze", "lent_to = NULL"),
     ),
 }
 UNIQUE = {

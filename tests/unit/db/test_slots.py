@@ -52,7 +52,7 @@ def test_what_is_freed_can_be_taken(store: Store) -> None:
         slots.free(tx, two.id, merge_slot(REPO))  # not its own: nothing happens
     assert held(store, one) == [merge_slot(REPO)]
     with store.database.write() as tx:
-        assert slots.free_all(tx, one.id) == 1
+        assert slots.free_all(tx, REPO, one.id) == 1
     assert take(store, two, NAMES) is None
 
 
@@ -75,6 +75,29 @@ def test_a_freeze_keeps_the_merge_slot_until_it_is_lifted(store: Store) -> None:
         assert not slots.unfreeze(tx, REPO)
         assert slots.all_slots(tx) == []
     assert take(store, other, NAMES) is None
+
+
+def test_a_frozen_slot_returns_to_its_freeze_and_is_never_free(store: Store) -> None:
+    broken, fix = store.new_task(), store.new_task()
+    take(store, broken, NAMES)
+    with store.database.write() as tx:
+        slots.freeze(tx, REPO, "production is ill", broken.id)
+        assert slots.free_all(tx, REPO, broken.id) == 2
+        slots.lend(tx, REPO, fix.id)
+        kept = slots.get(tx, merge_slot(REPO))
+        frozen = slots.frozen(tx, REPO)
+    assert (kept.frozen, kept.task_id) == (True, None) if kept else False
+    assert (frozen.lent_to, frozen.lent_item) == (fix.id, fix.work_item) if frozen else False
+    with store.database.write() as tx:
+        assert slots.take_from_freeze(tx, REPO, fix.id)
+        assert not slots.take_from_freeze(tx, REPO, fix.id)
+    assert take(store, fix, NAMES) is None
+    with store.database.write() as tx:
+        assert slots.free_all(tx, REPO, fix.id) == 2
+        kept = slots.get(tx, merge_slot(REPO))
+        assert slots.end_loan(tx, fix.id)
+    assert kept is not None
+    assert kept.frozen
 
 
 @pytest.mark.parametrize("order", list(permutations([81.0, 82.0, 80.5])), ids=str)

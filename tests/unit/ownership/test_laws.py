@@ -133,7 +133,7 @@ class Laws(RuleBasedStateMachine):
             leases.check(tx, lease)
             task = tasks.get(tx, task_id)
             if goal in FREE_OF_SLOTS:
-                slots.free_all(tx, task_id)
+                slots.free_all(tx, REPO, task_id)
             if goal is Stage.DEPLOY_STAGING and slots.take_all(tx, REPO, task_id, STAGING) is not None:
                 raise SlotBusy
             if not tasks.update_task_stage_cas(tx, task_id, lease.stage, goal, epoch=lease.epoch):

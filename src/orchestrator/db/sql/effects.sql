@@ -79,6 +79,14 @@ WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND later.name =
                         WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied')
 LIMIT 1;
 
+-- name: done_since
+SELECT tasks.work_item FROM effects AS later JOIN tasks ON tasks.id = later.task_id
+WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND tasks.stage = 'done'
+  AND later.name = 'merge_pr' AND later.state = 'applied'
+  AND later.sequence > (SELECT max(sequence) FROM effects
+                        WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied')
+ORDER BY later.sequence DESC LIMIT 1;
+
 -- name: raise_environment
 INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, 1)
 ON CONFLICT (environment) DO UPDATE SET epoch = epoch + 1 RETURNING epoch;

@@ -46,6 +46,13 @@ SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') 
      AND (before.hold_since < tasks.hold_since OR (before.hold_since = tasks.hold_since AND before.id < tasks.id)))
 ORDER BY hold_since, id LIMIT 100;
 
+-- name: held_up
+SELECT id FROM tasks WHERE repo = :repo AND hold IN ('frozen', 'slot') AND stage NOT IN ('done', 'cancelled')
+ORDER BY hold_since, id LIMIT 1000;
+
+-- name: broken
+SELECT id FROM tasks WHERE repo = :repo AND stage = 'deploy' AND hold = 'escalated' ORDER BY id LIMIT 1000;
+
 -- name: waiting_for_slot
 SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') ORDER BY hold_since, id LIMIT 100;
 

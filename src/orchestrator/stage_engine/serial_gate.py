@@ -1,0 +1,199 @@
+"""The serial gate: who takes a repository's merge slot, whose turn it is, what a freeze does with it (S-12, DESIGN §3).
+
+Every function belongs to one transaction. What must hold: while a repository is frozen its merge slot is never free; it
+is the freeze's, or of the one task that it is lent to, or of a broken task whose own deploy is started again.
+"""
+
+from orchestrator.db import effects, events, slots, tasks
+from orchestrator.db.database import Tx
+from orchestrator.domain.effect import EffectName
+from orchestrator.domain.errors import RequestRefused
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import RepoName, TaskId
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold, Task
+from orchestrator.repo_config.records import RepoConfig
+
+
+class SlotBusy(Exception):
+    """Leaves a write block without a trace; the reason becomes a hold."""
+
+    def __init__(self, reason: str, hold: Hold = Hold.SLOT) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hold = hold
+
+
+def slots_needed(task: Task, config: RepoConfig) -> list[str]:
+    """The shared places that a task holds in deploy-staging."""
+    names = [slots.merge_slot(task.repo)]
+    if config.staging is not None:
+        names.append(slots.environment_slot(config.staging.name))
+    return names
+
+
+def why_no_turn(tx: Tx, task: Task) -> SlotBusy | None:
+    """A freeze, or somebody who has waited longer; the reason names nobody, so that it changes only when it has to.
+
+    Whom the slot is lent to passes both.
+    """
+    freeze = slots.frozen(tx, task.repo)
+    if freeze is not None:
+        lent = freeze.lent_to == task.id
+        return None if lent else SlotBusy(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
+    if tasks.oldest_waiting_for_slot(tx, task.repo) not in (None, task.id):
+        return SlotBusy("others have waited longer for the merge slot", Hold.SLOT)
+    return None
+
+
+def why_no_slot(tx: Tx, task: Task) -> SlotBusy | None:
+    """Why it is certainly not the task's turn; None where the commit that takes the slots has to find out."""
+    if (closed := why_no_turn(tx, task)) is not None:
+        return closed
+    held = slots.get(tx, slots.merge_slot(task.repo))
+    if held is None or held.task_id == task.id or (held.frozen and slots.frozen(tx, task.repo) is not None):
+        return None
+    return SlotBusy(f"{held.name} is taken", Hold.SLOT)
+
+
+def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
+    """Take every slot or none, the merge slot from the freeze where it is lent.
+
+    :raises SlotBusy: one is taken, or it is not the task's turn.
+    """
+    if (closed := why_no_turn(tx, task)) is not None:
+        raise closed
+    slots.take_from_freeze(tx, task.repo, task.id)
+    busy = slots.take_all(tx, task.repo, task.id, names)
+    if busy is not None:
+        raise SlotBusy(f"{busy.name} is taken", Hold.SLOT)
+    for name in names:
+        events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
+
+
+def take_again(tx: Tx, task: Task) -> None:
+    """Take the merge slot, the freeze's too, for the deploy of a broken task to be started once more (N10).
+
+    :raises SlotBusy: another task has it, or something has been merged since.
+    """
+    slots.take_from_freeze(tx, task.repo, task.id)
+    busy = slots.take_all(tx, task.repo, task.id, [slots.merge_slot(task.repo)])
+    if busy is not None:
+        raise SlotBusy(f"{busy.name} is held by {busy.work_item}")
+    if effects.merged_since(tx, task.id):  # asked with the slot in hand: nothing can be merged any more
+        raise SlotBusy("something has been merged since: what is older is not deployed any more")
+
+
+def give_back(tx: Tx, task: Task, owner: Actor, *, only: str | None = None) -> bool:
+    """Free what the task holds, or one slot of it; True where something was freed.
+
+    The merge slot of a frozen repository returns to the freeze (N9).
+    """
+    before = slots.held_by(tx, task.id)
+    if only is None:
+        slots.free_all(tx, task.repo, task.id)
+    else:
+        slots.free(tx, task.id, only)
+    freed = sorted(set(before) - set(slots.held_by(tx, task.id)))
+    for name in freed:
+        events.append(tx, EventType.SLOT_FREED, owner, task=task, data={"slot": name})
+    return bool(freed)
+
+
+def whose_turn(tx: Tx, repo: RepoName) -> list[TaskId]:
+    """Whom a freed slot concerns: of each repository who has waited longest, and whom the freeze has lent to."""
+    freeze = slots.frozen(tx, repo)
+    borrower = [freeze.lent_to] if freeze is not None and freeze.lent_to is not None else []
+    return [*borrower, *tasks.first_in_line(tx)]
+
+
+def keep_for_the_freeze(tx: Tx, task: Task) -> None:
+    """The broken task's merge slot goes to the freeze: with the undo settled, or at once where there is none."""
+    slots.give_to_freeze(tx, task.repo, task.id)
+
+
+def freeze(tx: Tx, task: Task, owner: Actor, reason: str) -> None:
+    """Freeze the repository of a broken task; a loan to the task itself has ended."""
+    slots.freeze(tx, task.repo, f"{task.work_item} is broken after its merge: {reason}", task.id)
+    slots.end_loan(tx, task.id)
+    events.append(tx, EventType.REPO_FROZEN, owner, task=task, data={"reason": reason})
+
+
+def lift_own(tx: Tx, task: Task, owner: Actor) -> list[TaskId]:
+    """What was broken runs now: the freeze that it had caused has lost its reason. Whom that concerns."""
+    frozen = slots.frozen(tx, task.repo)
+    if frozen is None or frozen.task_id != task.id:
+        return []
+    slots.unfreeze(tx, task.repo)
+    data = {"repo": task.repo, "reason": f"{task.work_item} is done"}
+    events.append(tx, EventType.REPO_UNFROZEN, owner, task=task, data=data)
+    return tasks.held_up(tx, task.repo)
+
+
+def lift(tx: Tx, repo: RepoName, *, person: str, reason: str) -> bool:
+    """A person lifts the freeze; False where there was none.
+
+    :raises RequestRefused: an undo in the repository is not settled yet.
+    """
+    _refuse_over_an_undo(tx, repo)
+    lifted = slots.unfreeze(tx, repo)
+    if lifted:
+        data = {"repo": repo, "person": person, "reason": reason}
+        events.append(tx, EventType.REPO_UNFROZEN, Actor.OPERATOR, data=data)
+    return lifted
+
+
+def lend(tx: Tx, repo: RepoName, task: Task, *, person: str, reason: str) -> bool:
+    """A person lends the frozen merge slot to the task that mends what is broken; False where that is so already.
+
+    The freeze stays. A loan moves to another task as long as the first has not taken the slot.
+
+    :raises RequestRefused: nothing is frozen, an undo is not settled, the slot is in use, or the task is not fit.
+    """
+    frozen = slots.frozen(tx, repo)
+    if frozen is None:
+        raise RequestRefused(f"{repo} is not frozen: there is nothing to lend.", hint="It delivers as it is.")
+    _refuse_over_an_undo(tx, repo)
+    _refuse_unfit(tx, frozen, task)
+    if frozen.lent_to == task.id:
+        return False
+    held = slots.get(tx, slots.merge_slot(repo))
+    if held is not None and not held.frozen:
+        raise RequestRefused(
+            f"The merge slot of {repo} is with {held.work_item}; it cannot be lent to {task.work_item} now.",
+            hint=f"`orch why {held.work_item}` says where it stands.",
+        )
+    slots.lend(tx, repo, task.id)
+    data = {"repo": repo, "broken": frozen.work_item, "before": frozen.lent_item, "person": person}
+    events.append(tx, EventType.REPO_LENT, Actor.OPERATOR, task=task, data={**data, "reason": reason})
+    return True
+
+
+def _refuse_over_an_undo(tx: Tx, repo: RepoName) -> None:
+    undoing = effects.undo_under_way(tx, repo)
+    if undoing is not None:
+        raise RequestRefused(
+            f"The undo of {undoing} is not settled yet; the freeze stays.",
+            hint=f"`orch why {undoing}` says what it waits for.",
+        )
+
+
+def _refuse_unfit(tx: Tx, frozen: slots.Freeze, task: Task) -> None:
+    item = task.work_item
+    if task.repo != frozen.repo:
+        raise RequestRefused(f"{item} is a ticket of {task.repo}, not of {frozen.repo}.")
+    if task.id == frozen.task_id:
+        raise RequestRefused(
+            f"{item} is what broke {frozen.repo}; it cannot mend itself by a loan.",
+            hint=f"`orch task retry {item}` starts its deploy again; a fix is another ticket.",
+        )
+    if task.stage.terminal:
+        raise RequestRefused(f"{item} has ended ({task.stage}).")
+    if task.stage is Stage.DEPLOY or effects.applied(tx, task.id, EffectName.MERGE_PR) is not None:
+        raise RequestRefused(f"{item} is merged already; it needs no slot.")
+    if frozen.work_item in [other for other, _ in tasks.unmet_dependencies(tx, task.id)]:
+        raise RequestRefused(
+            f"{item} depends on {frozen.work_item}, which ends only when the fix is done.",
+            hint="File the fix as a ticket that does not depend on what it mends.",
+        )

@@ -1,0 +1,126 @@
+"""Whose turn it is, to whom a freeze lends, and who is never in the line (H18, N9, N10)."""
+
+import pytest
+
+from orchestrator.db import slots, tasks
+from orchestrator.db.slots import merge_slot
+from orchestrator.domain.errors import RequestRefused
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold, Task
+from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine.serial_gate import SlotBusy
+from tests.fixtures_db import REPO, Store
+
+
+def waiting(store: Store, hold: Hold = Hold.SLOT) -> Task:
+    """A task in testing that waits; each later than the one before."""
+    task = store.new_task(stage=Stage.TESTING)
+    store.clock.advance(1)
+    with store.database.write() as tx:
+        tasks.hold(tx, task.id, hold, "waits")
+    return store.task(task.id)
+
+
+def why_not(store: Store, task: Task) -> Hold | None:
+    """Why the task cannot take the slot now; None where it has taken it."""
+    try:
+        with store.database.write() as tx:
+            serial_gate.take(tx, task, [merge_slot(REPO)], Actor.RECONCILER)
+    except SlotBusy as busy:
+        return busy.hold
+    return None
+
+
+def first(store: Store) -> list[int]:
+    with store.database.read() as tx:
+        return [int(task_id) for task_id in serial_gate.whose_turn(tx, REPO)]
+
+
+def frozen_by(store: Store) -> Task:
+    broken = store.new_task()
+    with store.database.write() as tx:
+        slots.freeze(tx, REPO, "production is ill", broken.id)
+    return broken
+
+
+def test_the_oldest_waiter_takes_what_is_free(store: Store) -> None:
+    older, younger = waiting(store), waiting(store)
+    assert first(store) == [older.id]
+    assert why_not(store, younger) is Hold.SLOT
+    assert why_not(store, older) is None
+
+
+@pytest.mark.parametrize("hold", [hold for hold in Hold if hold is not Hold.SLOT])
+def test_who_waits_for_something_else_does_not_hold_the_line(store: Store, hold: Hold) -> None:
+    waiting(store, hold)
+    younger = waiting(store)
+    assert first(store) == [younger.id]
+    assert why_not(store, younger) is None
+
+
+@pytest.mark.parametrize("end", [Stage.CANCELLED, Stage.DEVELOPMENT])
+def test_who_has_left_does_not_hold_the_line(store: Store, end: Stage) -> None:
+    older, younger = waiting(store), waiting(store)
+    store.move(older.id, end)
+    assert first(store) == [younger.id]
+    assert why_not(store, younger) is None
+
+
+def test_whom_a_freeze_lends_to_passes_it_and_the_line(store: Store) -> None:
+    frozen_by(store)
+    older, fix = waiting(store), waiting(store)
+    assert why_not(store, fix) is Hold.FROZEN
+    with store.database.write() as tx:
+        assert serial_gate.lend(tx, REPO, fix, person="Ann", reason="")
+        assert serial_gate.why_no_slot(tx, fix) is None
+        assert serial_gate.why_no_slot(tx, older) is not None
+    assert first(store) == [fix.id, older.id]
+    assert why_not(store, older) is Hold.FROZEN
+    assert why_not(store, fix) is None
+    with store.database.write() as tx:
+        assert serial_gate.give_back(tx, fix, Actor.MONITOR)
+        held = slots.get(tx, merge_slot(REPO))
+    assert held is not None
+    assert held.frozen
+    assert why_not(store, fix) is None  # the loan has outlived the way back
+
+
+def test_a_loan_moves_until_it_is_used(store: Store) -> None:
+    frozen_by(store)
+    one, two = store.new_task(stage=Stage.TESTING), store.new_task(stage=Stage.TESTING)
+    with store.database.write() as tx:
+        serial_gate.lend(tx, REPO, one, person="Ann", reason="")
+        serial_gate.lend(tx, REPO, two, person="Ann", reason="")
+    assert why_not(store, one) is Hold.FROZEN
+    assert why_not(store, two) is None
+    with pytest.raises(RequestRefused, match=f"with {two.work_item}"), store.database.write() as tx:
+        serial_gate.lend(tx, REPO, one, person="Ann", reason="")
+
+
+def test_lifting_a_freeze_leaves_the_slot_to_whoever_has_it(store: Store) -> None:
+    frozen_by(store)
+    fix, other = store.new_task(stage=Stage.TESTING), waiting(store)
+    with store.database.write() as tx:
+        serial_gate.lend(tx, REPO, fix, person="Ann", reason="")
+    assert why_not(store, fix) is None
+    with store.database.write() as tx:
+        assert serial_gate.lift(tx, REPO, person="Ann", reason="")
+        assert not serial_gate.lift(tx, REPO, person="Ann", reason="")
+    assert why_not(store, other) is Hold.SLOT
+    with store.database.write() as tx:
+        serial_gate.give_back(tx, fix, Actor.MONITOR)
+    assert why_not(store, other) is None
+
+
+def test_a_slot_that_is_kept_for_no_freeze_is_freed_by_lifting(store: Store) -> None:
+    """Bad data: only a person's hand can have written it."""
+    frozen_by(store)
+    fix = store.new_task(stage=Stage.TESTING)
+    with store.database.write() as tx:
+        serial_gate.lend(tx, REPO, fix, person="Ann", reason="")
+    store.raw("DELETE FROM repo_freeze")
+    assert why_not(store, fix) is Hold.SLOT
+    with store.database.write() as tx:
+        assert not serial_gate.lift(tx, REPO, person="Ann", reason="")
+    assert why_not(store, fix) is None

@@ -149,6 +149,16 @@ TRIGGERS = {
     "a_baseline_is_rewritten": Refused(
         [BASELINE], column("coverage_baseline", "percent = 90"), "never rewritten"
     ),
+    "done_while_its_deploy_may_be_undone": Refused(
+        [
+            *MERGED,
+            effect("applied", name="deploy_init", sequence=2, key="d"),
+            column("effects", """evidence = '{"conditional_undo": {"sequence": 3}}' WHERE id = 2"""),
+        ],
+        stage("done"),
+        "its deploy may still be undone",
+        effect("revoked", name="deploy_undo", sequence=3, key="u"),
+    ),
     "a_frozen_slot_is_freed": Refused(
         [TASK, FREEZE, KEPT], "DELETE FROM slots", "its merge slot is never free", "DELETE FROM repo_freeze"
     ),

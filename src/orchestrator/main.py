@@ -27,7 +27,7 @@ class Service:
             self._loop(app.housekeeper),
         ]
         if app.settings.reaper_enabled:
-            self._loops.append(self._loop(app.reaper))
+            self._loops += [self._loop(app.reaper), self._loop(app.lease_reaper)]
         if app.settings.reconciler_enabled:
             self._loops.append(self._loop(app.reconciler))
         self._started = False

@@ -64,4 +64,4 @@ class Monitor:
         else:
             error = None if decision.status is JobStatus.DONE else said
             self._engine.finish_job(job, decision.status, error=error, run=run)
-        return self._engine.advance_stage(job.task_id, owner, run_id=run_id)
+        return self._engine.advance_stage(job.task_id, owner, run_id=run_id, job_id=job.id)

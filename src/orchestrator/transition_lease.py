@@ -11,17 +11,17 @@ from contextlib import contextmanager
 
 import structlog
 
-from orchestrator.db import events, leases, tasks
+from orchestrator.db import leases, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import Held
-from orchestrator.domain.errors import LostRace, OrchestratorError
-from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import BootId, RunId, TaskId
+from orchestrator.domain.errors import LostRace, OrchestratorError, OutsideError
+from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
 from orchestrator.domain.lease import Actor, Lease, Scope
-from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
 from orchestrator.observability.never_raise import never_raises
-from orchestrator.ownership.judge import Judge
+from orchestrator.observability.telemetry import Metric, Telemetry
+from orchestrator.ownership.judge import Judge, warn_if_odd
+from orchestrator.ownership.reclaims import Case, Reclaimed, Reclaims, Why, tell
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
@@ -44,10 +44,12 @@ class Ownership:
         liveness: FinalizerLiveness,
         term: Term,
         scope: Scope = EVERYTHING,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.boot_id = boot_id
         self._database = database
         self._term = term
+        self._telemetry = telemetry or Telemetry()
         self._judge = Judge(boot_id=boot_id, processes=processes, clock=clock, term=term)
         self._pid = processes.own().pid  # shown to people; the boot id is what identifies us
         self._clock = clock
@@ -55,20 +57,29 @@ class Ownership:
         self._scope = scope
         self._counting = threading.Lock()
         self._defers: dict[str, int] = {}
-        self._reclaims = 0
-        self._released: set[TaskId] = (
-            set()
-        )  # given back by a transition's commit; touched by the owning thread only
+        self._released: set[Lease] = set()  # given back by a transition's commit
+        self._reclaims = Reclaims(
+            database,
+            boot_id=boot_id,
+            judge=self._judge,
+            liveness=liveness,
+            term=term,
+            scope=scope,
+            clock=clock,
+            telemetry=self._telemetry,
+        )
 
     @contextmanager
     def transition(
-        self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None
+        self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None, job_id: JobId | None = None
     ) -> Iterator[Lease | None]:
         """Own the task for the length of the block; None where it is busy, gone or ended (deferred and counted).
 
-        The lease is given back on every way out, unless the block's own commit has already done so.
+        The lease is given back on every way out, unless the block's own commit has already done so. ``run_id`` and
+        ``job_id`` say whose end is being worked on, where it is one's.
         """
-        lease = self._acquire(task_id, owner, run_id)
+        entry = Finalizing(owner, run_id, self._clock.boottime(), job_id)
+        lease = self._acquire(task_id, entry)
         if lease is None:
             self._count_defer(owner)
             yield None
@@ -76,19 +87,28 @@ class Ownership:
         try:
             yield lease
         except BaseException:
-            self._released.discard(lease.task_id)  # the commit that was to give it back may have failed
+            self._released.discard(lease)  # the commit that was to give it back may have failed
             raise
         finally:
-            if lease.task_id not in self._released:
+            if lease not in self._released:
                 self._give_back(lease)
-            self._released.discard(lease.task_id)
-            self._liveness.end(lease.task_id)
+            self._released.discard(lease)
+            self._liveness.end(task_id, entry)
 
     def release(self, tx: Tx, lease: Lease, *, epoch: int) -> None:
         """Give the lease back inside the transition's own commit, under the epoch that the stage write has raised."""
         if lease.durable:
             tx.execute("leases.release", task_id=lease.task_id, boot_id=self.boot_id, epoch=epoch)
-        self._released.add(lease.task_id)
+        self._released.add(lease)
+
+    def reclaim(self, actor: Actor, max_held_s: float) -> list[Reclaimed]:
+        """Take every lease whose owner is dead, and every one that was held for longer than the backstop, from whoever
+        has it (FR-3, tier 3). Nothing where the leases cannot be read."""
+        try:
+            return self._reclaims.sweep(actor, max_held_s)
+        except OrchestratorError as error:
+            log.warning("leases not looked at", reason=str(error))
+            return []
 
     def alive(self, row: leases.LeaseRow, process: leases.ProcessRow | None) -> Liveness:
         """Whether a lease's owner lives (:class:`Judge`)."""
@@ -102,76 +122,92 @@ class Ownership:
                 holders = [self._holder(tx, row) for row in leases.all_rows(tx)]
         except OrchestratorError as error:
             log.warning("leases not read", reason=str(error))
+        taken = self._reclaims.counts()
         with self._counting:
             return {
                 "enabled": self._scope.enabled,
                 "scope": sorted(self._scope.named()),
                 "holders": holders,
                 "deferred": dict(self._defers),
-                "stale_reclaims": self._reclaims,
+                "stale_reclaims": taken[Why.STALE],
+                "forced_reclaims": taken[Why.FORCED],
+                "finalizing": self._liveness.jobs(),
                 "term": self._term.snapshot(),
             }
 
     @never_raises(None, log)
-    def _acquire(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Lease | None:
-        entry = Finalizing(owner, run_id, self._clock.boottime())
+    def _acquire(self, task_id: TaskId, entry: Finalizing) -> Lease | None:
         if not self._liveness.begin(task_id, entry):
             return None
         lease = None
         try:
-            lease = self._take_if_free(task_id, owner, run_id)
+            lease = self._take_if_free(task_id, entry)
         except LostRace as lost:
-            log.info("lease lost to another actor", task_id=task_id, owner=owner.value, reason=str(lost))
+            log.info(
+                "lease lost to another actor", task_id=task_id, owner=entry.owner.value, reason=str(lost)
+            )
         except OrchestratorError as error:
-            log.warning("lease not acquired", task_id=task_id, owner=owner.value, reason=str(error))
+            log.warning("lease not acquired", task_id=task_id, owner=entry.owner.value, reason=str(error))
         finally:
             if lease is None:
-                self._liveness.end(task_id)
-        return lease
+                self._liveness.end(task_id, entry)
+        if lease is None or self._liveness.get(task_id) is entry:
+            return lease
+        self._give_back(lease)  # this very thread was taken for hung while it waited
+        return None
 
-    def _take_if_free(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Lease | None:
+    def _take_if_free(self, task_id: TaskId, entry: Finalizing) -> Lease | None:
         """Take it at once where nobody has it. Else judge who has it, outside of any transaction, and then take over
         exactly what was judged."""
         read_at = self._clock.boottime()
-        taken = self._take(task_id, owner, run_id, None)
+        taken = self._take(task_id, entry, None)
         if not isinstance(taken, Held):
             return taken
+        warn_if_odd(taken.row)
         # One of our own that no thread holds: giving it back had failed (the registry was entered just now).
         ours = taken.row.owner_boot_id == self.boot_id
         if not ours and not self._judge.replaceable(taken, read_at):
             return None
-        lease = self._take(task_id, owner, run_id, taken)
+        reason = "nobody of its process is at it any more" if ours else "its owner is dead"
+        case = Case(task_id, entry.owner, Why.STALE, reason, taken, None)
+        lease = self._take(task_id, entry, case)
         if isinstance(lease, Held):
             return None
         if lease is not None:
-            with self._counting:
-                self._reclaims += 1
+            self._reclaims.count(case)
         return lease
 
-    def _take(
-        self, task_id: TaskId, owner: Actor, run_id: RunId | None, judged: Held | None
-    ) -> Lease | Held | None:
+    def _take(self, task_id: TaskId, entry: Finalizing, case: Case | None) -> Lease | Held | None:
         """The lease; or who holds it, where that is not what was judged; or None: ended, lost, or not ours to take."""
-        term = self._term.number()
+        term, judged = self._term.number(), case.held if case else None
         with self._database.write() as tx:
             task = tasks.get(tx, task_id)
             if task.stage.terminal:
                 return None
+            entry.stage = task.stage
             durable = self._scope.covers(task.repo)
             lease = Lease(
-                task_id, owner, self.boot_id, task.epoch + 1, task.stage, run_id, durable, term or 0
+                task_id,
+                entry.owner,
+                self.boot_id,
+                task.epoch + 1,
+                task.stage,
+                entry.run_id,
+                durable,
+                term or 0,
             )
             if not durable:  # switch and scope turn off law 1 only: the epoch rises all the same
                 return lease if leases.raise_epoch(tx, lease) else None
             if term is None:
-                log.warning("lease not acquired: this process's own term has ended", task=task.work_item)
-                return None
+                raise OutsideError(f"{task.work_item}: this process's own term has ended")
             found = leases.held(tx, task_id, self._term.process_ttl_s)
             if found != judged:
                 return found
-            if judged is not None:
-                _tell_reclaim(tx, lease, task, judged.row)
-            return lease if leases.acquire(tx, lease, self._pid, judged.row if judged else None) else None
+            if not leases.acquire(tx, lease, self._pid, judged.row if judged else None):
+                return None
+            if case is not None:
+                tell(tx, case, task, lease.epoch)
+            return lease
 
     def _holder(self, tx: Tx, row: leases.LeaseRow) -> dict[str, object]:
         return {
@@ -199,12 +235,4 @@ class Ownership:
     def _count_defer(self, owner: Actor) -> None:
         with self._counting:
             self._defers[owner.value] = self._defers.get(owner.value, 0) + 1
-
-
-def _tell_reclaim(tx: Tx, lease: Lease, task: Task, judged: leases.LeaseRow) -> None:
-    found = {"from": judged.owner, "since": judged.acquired_at}
-    events.append(tx, EventType.LEASE_RECLAIMED, lease.owner, task=task, data=found)
-    text = (
-        f"{task.work_item}: the lease of {judged.owner} was stale and has been taken over by {lease.owner}."
-    )
-    events.lesson(tx, "stale-reclaim", text, task_id=task.id)
+        self._telemetry.count(Metric.LEASE_DEFERRED, owner)

@@ -15,6 +15,7 @@ from orchestrator.daemons.cleaner import Cleaner
 from orchestrator.daemons.heartbeat import Heartbeat
 from orchestrator.daemons.housekeeper import Housekeeper
 from orchestrator.daemons.job_reaper import JobReaper
+from orchestrator.daemons.lease_reaper import LeaseReaper
 from orchestrator.daemons.outbox import Outbox
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.reconciler import Reconciler
@@ -175,6 +176,7 @@ class App:
             liveness=FinalizerLiveness(),
             term=self.term,
             scope=settings.lease_scope,
+            telemetry=self.telemetry,
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
@@ -269,8 +271,10 @@ class App:
             self.worker,
             self.driver,
             self.folders,
+            self.ownership,
             boot_id=self.boot_id,
             process_ttl_s=self.settings.process_ttl_s,
+            max_held_s=self.settings.reaper_max_running_s,
             telemetry=self.telemetry,
         )
 
@@ -296,6 +300,17 @@ class App:
             process_ttl_s=self.settings.process_ttl_s,
             finalize_grace_s=self.settings.reaper_finalize_grace_s,
             max_running_s=self.settings.reaper_max_running_s,
+            wakeups=self.wakeups,
+        )
+
+    @cached_property
+    def lease_reaper(self) -> LeaseReaper:
+        """Takes leases from the dead and the hung."""
+        return LeaseReaper(
+            self.ownership,
+            self.driver,
+            interval_s=self.settings.reaper_interval_s,
+            max_held_s=self.settings.reaper_max_running_s,
             wakeups=self.wakeups,
         )
 

@@ -19,6 +19,7 @@ from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.places import Folders
 from orchestrator.runtime.supervisor import sweep
+from orchestrator.transition_lease import Ownership
 from orchestrator.workspace.folders import remove_tree
 
 log = structlog.get_logger(__name__)
@@ -37,9 +38,11 @@ class Recovery:
         worker: QueueWorker,
         driver: TaskDriver,
         folders: Folders,
+        ownership: Ownership,
         *,
         boot_id: BootId,
         process_ttl_s: float,
+        max_held_s: float,
         telemetry: Telemetry,
     ) -> None:
         self._database = database
@@ -47,6 +50,8 @@ class Recovery:
         self._worker = worker
         self._driver = driver
         self._folders = folders
+        self._ownership = ownership
+        self._max_held_s = max_held_s
         self._boot_id = boot_id
         self._ttl_s = process_ttl_s
         self._telemetry = telemetry
@@ -67,8 +72,10 @@ class Recovery:
         return len(found)
 
     def recover_on_startup(self) -> dict[str, int]:
-        """Adopt runs, be they over, give back jobs that have none; then have every open task looked at (FR-4)."""
+        """Clear the leases of the dead; adopt runs, be they over, give back jobs that have none; then have every open
+        task looked at (FR-4)."""
         counts = {"adopted": 0, "lost": 0, "requeued": 0, "failed": 0, "looked_at": 0}
+        counts["reclaimed"] = len(self._ownership.reclaim(Actor.RECOVERY, self._max_held_s))
         with self._database.read() as tx:
             left = jobs.running_of_others(tx, self._boot_id)
         for job in left:

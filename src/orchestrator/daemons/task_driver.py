@@ -35,15 +35,13 @@ class TaskDriver:
         self._lock = threading.Lock()
         self._due: list[tuple[float, TaskId]] = []
         self._earliest: dict[TaskId, float] = {}  # when a waiting task is next due; stale heap entries differ
-        self._busy: set[TaskId] = set()
+        self._busy: dict[TaskId, threading.Thread] = {}  # who looks at a task now
         self._again: set[TaskId] = set()  # woken while being looked at
         self._finalize: set[TaskId] = set()  # to be looked at as the finalizer
         self._tries: dict[TaskId, int] = {}
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"orch-driver-{n}", daemon=True) for n in range(threads)
-        ]
+        self._threads = [self._thread(n) for n in range(threads)]
 
     def wake(self, ids: Iterable[int], *, after_s: float = 0.0) -> None:
         """Have these tasks looked at; an earlier time wins."""
@@ -77,17 +75,35 @@ class TaskDriver:
     def join(self, seconds: float) -> bool:
         """Wait for the threads; False where one takes longer."""
         end = self._clock.boottime() + seconds
-        for thread in self._threads:
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
             thread.join(max(0.0, end - self._clock.boottime()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.is_alive() for thread in threads)
+
+    def give_up(self, ids: Iterable[TaskId]) -> None:
+        """The threads that look at these tasks hang, and what they hold has been taken from them: have others do it.
+        A thread that wakes up after all changes nothing here and ends."""
+        with self._lock:
+            for task_id in ids:
+                hung = self._busy.pop(task_id, None)
+                if hung is None:
+                    continue
+                self._again.discard(task_id)
+                self._threads.remove(hung)
+                self._threads.append(fresh := self._thread(len(self._threads)))
+                fresh.start()
 
     def snapshot(self) -> dict[str, object]:
         """How many are looked at and how many wait for a look."""
         with self._lock:
             return {"busy": len(self._busy), "due": len(self._earliest)}
 
+    def _thread(self, n: int) -> threading.Thread:
+        return threading.Thread(target=self._run, name=f"orch-driver-{n}", daemon=True)
+
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and threading.current_thread() in self._threads:
             task_id, pause = self._next()
             if task_id is None:
                 self._clock.wait(self._changed, pause)
@@ -107,7 +123,7 @@ class TaskDriver:
                     return None, wait
                 heapq.heappop(self._due)
                 del self._earliest[task_id]
-                self._busy.add(task_id)
+                self._busy[task_id] = threading.current_thread()
                 if self._due:
                     self._changed.set()  # another thread may have cleared the event for this one's sake
                 return task_id, 0.0
@@ -130,7 +146,9 @@ class TaskDriver:
 
     def _rest(self, task_id: TaskId, outcome: Outcome) -> None:
         with self._lock:
-            self._busy.discard(task_id)
+            if self._busy.get(task_id) is not threading.current_thread():
+                return  # given up
+            del self._busy[task_id]
             again = task_id in self._again
             self._again.discard(task_id)
             tries = self._tries.pop(task_id, 0)

@@ -91,7 +91,29 @@ def acquire(tx: Tx, lease: Lease, pid: int, judged: LeaseRow | None) -> bool:
 
 def raise_epoch(tx: Tx, lease: Lease) -> bool:
     """Raise the task's epoch to the lease's; False where somebody else was first."""
-    return tx.execute("leases.raise_epoch", task_id=lease.task_id, epoch=lease.epoch - 1) == 1
+    return fence(tx, lease.task_id, lease.epoch - 1)
+
+
+def fence(tx: Tx, task_id: TaskId, epoch: int) -> bool:
+    """Raise the task's epoch above the one that was seen: whoever acts under it is refused from now on (law 6)."""
+    return tx.execute("leases.raise_epoch", task_id=task_id, epoch=epoch) == 1
+
+
+def remove(tx: Tx, judged: LeaseRow) -> bool:
+    """Take a lease away; False where the row is not exactly the judged one any more."""
+    return (
+        tx.execute(
+            "leases.remove",
+            task_id=judged.task_id,
+            owner=judged.owner,
+            pid=judged.owner_pid,
+            boot_id=judged.owner_boot_id,
+            run_id=judged.run_id,
+            stage=judged.stage,
+            acquired_at=judged.acquired_at,
+        )
+        == 1
+    )
 
 
 def release(tx: Tx, lease: Lease) -> bool:

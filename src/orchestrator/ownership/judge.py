@@ -5,18 +5,24 @@ compares what was judged with what is there.
 """
 
 import threading
+from datetime import UTC, datetime
+from typing import cast
 
 import structlog
 
 from orchestrator.db.leases import Held, LeaseRow, ProcessRow
 from orchestrator.domain.ids import BootId
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.stage import Stage
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.ownership.term import Term
-from orchestrator.runtime.clock import Clock, parse_stamp
+from orchestrator.runtime.clock import Clock, parse_stamp, stamp
 from orchestrator.runtime.process import Liveness, Processes
 
 log = structlog.get_logger(__name__)
 
+ACQUIRED_AT = "%Y-%m-%d %H:%M:%S"  # the seed's form of time
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WATCHED = 1000  # processes whose heartbeats are remembered
 
 
@@ -65,3 +71,31 @@ class Judge:
                     self._beats.clear()
                 known = self._beats[row.boot_id] = row.heartbeat_at, now
         return now - known[1]
+
+
+def age_s(row: LeaseRow, now: str) -> float | None:
+    """How long a lease has been held by the database's clock; None where one of the two is no time."""
+    try:
+        since = datetime.strptime(row.acquired_at, ACQUIRED_AT).replace(tzinfo=UTC)
+        return (parse_stamp(now) - since).total_seconds()
+    except (ValueError, TypeError):
+        return None
+
+
+def warn_if_odd(row: LeaseRow) -> None:
+    """Say what no version of ours would have written; such a row is judged by its process like any other."""
+    pid, boot_id = cast(object, row.owner_pid), cast(object, row.owner_boot_id)  # whatever SQLite holds
+    odd = [
+        name
+        for name, fine in (
+            ("owner", row.owner in set(Actor)),
+            ("owner_pid", pid is None or (isinstance(pid, int) and pid > 0)),
+            ("owner_boot_id", isinstance(boot_id, str) and boot_id != ""),
+            ("stage", row.stage in set(Stage)),
+            ("acquired_at", age_s(row, stamp(EPOCH)) is not None),
+        )
+        if not fine
+    ]
+    if odd:
+        shown = {name: ascii(getattr(row, name))[:60] for name in odd}
+        log.warning("lease row with odd values; only its process counts", task_id=row.task_id, odd=shown)

@@ -15,7 +15,7 @@ from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.effect import EffectState
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import RunId, TaskId
+from orchestrator.domain.ids import JobId, RunId, TaskId
 from orchestrator.domain.job import Job, JobStatus, RunResult
 from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage, Track
@@ -71,7 +71,9 @@ class StageEngine:
         }
         self._phase_c: set[TaskId] = set()  # tasks whose deploy has restarted us
 
-    def advance_stage(self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None) -> Outcome:
+    def advance_stage(
+        self, task_id: TaskId, owner: Actor, *, run_id: RunId | None = None, job_id: JobId | None = None
+    ) -> Outcome:
         """Do for the task whatever can be done now; one short lease per step, so that a cancel gets in between.
 
         :returns: why it stopped. A lost race or a failure outside is logged and comes back as DEFERRED or RETRY.
@@ -80,7 +82,7 @@ class StageEngine:
         for _ in range(MAX_LOOKS):
             if outcome is not Outcome.MOVED:
                 return outcome
-            outcome = self._look(task_id, owner, run_id)
+            outcome = self._look(task_id, owner, run_id, job_id)
         log.warning("task did not come to rest", task_id=task_id, looks=MAX_LOOKS)
         return Outcome.RETRY
 
@@ -142,11 +144,11 @@ class StageEngine:
             _job_event(tx, EventType.JOB_REQUEUED, tasks.get(tx, job.task_id), job, {"error": error})
         return True
 
-    def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None) -> Outcome:
+    def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None, job_id: JobId | None) -> Outcome:
         at: Situation | None = None
         try:
             owner = self._finalizer_or(owner, task_id)
-            with self._tools.ownership.transition(task_id, owner, run_id=run_id) as lease:
+            with self._tools.ownership.transition(task_id, owner, run_id=run_id, job_id=job_id) as lease:
                 if lease is None:
                     return self._why_busy(task_id)
                 at = self._situation(lease)

@@ -1,31 +1,25 @@
 """Ownership: one owner, an epoch that rises at every acquisition, dead owners replaced, never an exception."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from orchestrator.db import leases, tasks
-from orchestrator.db.database import Tx
 from orchestrator.db.leases import LeaseRow, ProcessRow
-from orchestrator.domain.errors import DatabaseError, LostRace
+from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import BootId, RunId, TaskId
 from orchestrator.domain.lease import Actor, Lease, Scope, own_term_s
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
-from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.ownership.term import Term
-from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity, SystemProcesses
+from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import EVERYTHING, Ownership
 from tests.fixtures_db import REPO, Store
-
-TTL_S = 30.0
-ME, OTHER = BootId("me"), BootId("other")
-OFF, NOBODY = Scope(enabled=False), Scope(repos=frozenset())
+from tests.fixtures_ownership import ME, NOBODY, OFF, OTHER, TTL_S, Failing, ownership, plant, register
 
 
 class Looking(SystemProcesses):
@@ -42,56 +36,9 @@ class Looking(SystemProcesses):
         return super().liveness(identity)
 
 
-def ownership(
-    store: Store,
-    boot_id: BootId = ME,
-    *,
-    scope: Scope = EVERYTHING,
-    processes: Processes | None = None,
-    term: Term | None = None,
-) -> Ownership:
-    """One process's ownership; the process is on the list."""
-    with store.database.write() as tx:
-        if leases.process(tx, boot_id, TTL_S) is None:
-            leases.register_process(tx, boot_id, "here", SystemProcesses().own(), "test", "")
-    return Ownership(
-        store.database,
-        boot_id=boot_id,
-        processes=processes or SystemProcesses(),
-        clock=store.clock,
-        liveness=FinalizerLiveness(),
-        term=term or Endless(store.clock, TTL_S),
-        scope=scope,
-    )
-
-
-class Endless(Term):
-    """The term of a process whose heartbeats never fail."""
-
-    def number(self) -> int:
-        return 0
-
-
 def row_of(store: Store, task_id: TaskId) -> LeaseRow | None:
     with store.database.read() as tx:
         return leases.get(tx, task_id)
-
-
-def register(store: Store, boot_id: BootId, **other: object) -> None:
-    """A process on the list that is this one but for what is named."""
-    identity = replace(SystemProcesses().own(), **other)  # type: ignore[arg-type]
-    with store.database.write() as tx:
-        leases.register_process(tx, boot_id, "here", identity, "test", "")
-
-
-def plant(store: Store, task: Task, *, boot_id: object = OTHER, owner: object = "monitor", pid: object = 1,
-          stage: object = "development") -> None:  # fmt: skip
-    """A lease row as another process, another version or a person might have left it."""
-    store.raw(
-        "INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, run_id, stage) "
-        "VALUES (:task, :owner, :pid, :boot, NULL, :stage)",
-        {"task": task.id, "owner": owner, "pid": pid, "boot": boot_id, "stage": stage},
-    )
 
 
 def defers(owner: Ownership) -> object:
@@ -506,49 +453,15 @@ def test_the_board_shows_who_holds_what(store: Store) -> None:
             ],
             "deferred": {},
             "stale_reclaims": 0,
+            "forced_reclaims": 0,
+            "finalizing": {},
             "term": {"trusted": False, "length_s": 20.0, "left_s": 0.0},
         }
 
 
-class Failing:
-    """The real database, but for transactions that end in a full disk while ``broken`` says so."""
-
-    def __init__(self, store: Store) -> None:
-        self._real = store.database
-        self.broken: Callable[[], bool] = lambda: False
-
-    @contextmanager
-    def write(self) -> Iterator[Tx]:
-        with self._real.write() as tx:
-            yield tx
-            if self.broken():
-                raise DatabaseError("The database refused: database or disk is full.")
-
-    @contextmanager
-    def read(self) -> Iterator[Tx]:
-        if self.broken():
-            raise DatabaseError("The database refused: disk I/O error.")
-        with self._real.read() as tx:
-            yield tx
-
-    def close(self) -> None:
-        self._real.close()
-
-
 def failing_ownership(store: Store) -> tuple[Ownership, Failing]:
-    ownership(store)  # puts the process on the list
     database = Failing(store)
-    return (
-        Ownership(
-            database,
-            boot_id=ME,
-            processes=SystemProcesses(),
-            clock=store.clock,
-            liveness=FinalizerLiveness(),
-            term=Endless(store.clock, TTL_S),
-        ),
-        database,
-    )
+    return ownership(store, database=database), database
 
 
 def test_a_database_that_fails_means_busy_not_an_exception(store: Store) -> None:

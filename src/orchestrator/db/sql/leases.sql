@@ -19,6 +19,10 @@ LEFT JOIN tasks ON tasks.id = transition_lease.task_id ORDER BY transition_lease
 DELETE FROM transition_lease WHERE task_id = :task_id AND owner_boot_id = :boot_id
   AND EXISTS (SELECT 1 FROM transition_epoch WHERE task_id = :task_id AND epoch = :epoch);
 
+-- name: remove
+DELETE FROM transition_lease WHERE task_id = :task_id AND owner IS :owner AND owner_pid IS :pid
+  AND owner_boot_id IS :boot_id AND run_id IS :run_id AND stage IS :stage AND acquired_at IS :acquired_at;
+
 -- name: epoch
 SELECT epoch FROM transition_epoch WHERE task_id = :task_id;
 

@@ -28,6 +28,8 @@ class Service:
         ]
         if app.settings.reaper_enabled:
             self._loops += [self._loop(app.reaper), self._loop(app.lease_reaper)]
+        if app.settings.drift_watch_enabled:
+            self._loops.append(self._loop(app.drift_watch))
         if app.settings.reconciler_enabled:
             self._loops.append(self._loop(app.reconciler))
         self._started = False

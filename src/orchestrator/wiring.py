@@ -12,6 +12,7 @@ from orchestrator.agents.runs import Runs
 from orchestrator.check_runner import CheckRunner
 from orchestrator.config.settings import Settings
 from orchestrator.daemons.cleaner import Cleaner
+from orchestrator.daemons.drift_watch import DriftWatch
 from orchestrator.daemons.heartbeat import Heartbeat
 from orchestrator.daemons.housekeeper import Housekeeper
 from orchestrator.daemons.job_reaper import JobReaper
@@ -326,6 +327,18 @@ class App:
         )
 
     @cached_property
+    def drift_watch(self) -> DriftWatch:
+        """Watches what environments run."""
+        return DriftWatch(
+            self.database,
+            self.configs,
+            self.deployer,
+            self.health,
+            clock=self.clock,
+            interval_s=self.settings.drift_interval_s,
+        )
+
+    @cached_property
     def outbox(self) -> Outbox:
         """Sends messages."""
         return Outbox(
@@ -425,7 +438,14 @@ class App:
         self.wakeups.everything()
 
     def _daemon_blocks(self) -> dict[str, object]:
-        return {"queue_worker": self.worker.snapshot(), "driver": self.driver.snapshot()}
+        return {
+            "queue_worker": self.worker.snapshot(),
+            "driver": self.driver.snapshot(),
+            "drift": {
+                "enabled": self.settings.drift_watch_enabled,
+                "environments": self.drift_watch.snapshot(),
+            },
+        }
 
 
 @contextmanager

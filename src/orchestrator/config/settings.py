@@ -124,6 +124,9 @@ class Settings:
     reconciler_interval_s: float = _period(
         30.0, "How often the reconciler compares tasks with the outside facts."
     )
+    drift_interval_s: float = _period(
+        60.0, "How often environments are asked which version they run, once their deploys are over."
+    )
     outbox_interval_s: float = _period(5.0, "How often unsent messages are tried again.")
     heartbeat_interval_s: float = _period(5.0, "How often a process says that it is alive.")
     process_ttl_s: float = _period(30.0, "A process that was silent for so long may be taken for dead.")
@@ -170,6 +173,9 @@ class Settings:
         shown="content of the file BUILD_SHA beside the package's modules, if there is one",
     )
     reaper_enabled: bool = _switch("Kill-switch: off means that dead and hung runs are left alone.")
+    drift_watch_enabled: bool = _switch(
+        "Kill-switch: off means that nobody looks at what environments run once their deploys are over."
+    )
     reconciler_enabled: bool = _switch(
         "Kill-switch: off means that tasks move only when something signals them."
     )

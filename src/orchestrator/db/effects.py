@@ -178,6 +178,16 @@ def raise_environment(tx: Tx, environment: str) -> int:
     return int(token["epoch"])
 
 
+def start_unsettled(tx: Tx, environment: str) -> bool:
+    """Whether a start or an undo in an environment has been intended and not settled."""
+    return tx.one("effects.unsettled_in_environment", environment=environment) is not None
+
+
+def last_starts(tx: Tx) -> list[Intent]:
+    """Of each environment what was last started, or undone, there."""
+    return [_intent(row) for row in tx.all("effects.last_starts")]
+
+
 def last_start(tx: Tx, environment: str) -> Intent | None:
     """What was last started, or undone, in an environment."""
     row = tx.one("effects.last_start_in_environment", environment=environment)

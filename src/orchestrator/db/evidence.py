@@ -53,6 +53,11 @@ def steps_of_round(tx: Tx, task: Task) -> dict[str, Mapping[str, object]]:
     return {row["step"]: json.loads(row["evidence"]) for row in rows}
 
 
+def passed(tx: Tx, task_id: TaskId, round: int, step: str) -> bool:
+    """Whether a step was marked in a round of the task, whatever stage it is in now."""
+    return tx.one("evidence.passed", task_id=task_id, round=round, step=step) is not None
+
+
 def record_check(tx: Tx, task: Task, result: CheckResult) -> None:
     """Store a check's result for the task's stage and round."""
     tx.execute(

@@ -97,15 +97,21 @@ def approved(tx: Tx, task: Task, kind: str, subject: str) -> str | None:
     return row["person"] if row else None
 
 
-def send(tx: Tx, kind: str, stable_id: str, payload: Mapping[str, object], *, task_id: TaskId | None) -> None:
-    """Queue a message in the caller's own commit; the same id is sent once."""
-    tx.execute(
+def send(tx: Tx, kind: str, stable_id: str, payload: Mapping[str, object], *, task_id: TaskId | None) -> bool:
+    """Queue a message in the caller's own commit; the same id is sent once (False: it was queued before)."""
+    queued = tx.execute(
         "mail.send",
         stable_id=stable_id,
         task_id=task_id,
         kind=kind,
         payload=json.dumps(payload, ensure_ascii=False, default=str),
     )
+    return queued == 1
+
+
+def known(tx: Tx, stable_id: str) -> bool:
+    """Whether this very message has been queued, be it sent or not."""
+    return tx.one("mail.known", stable_id=stable_id) is not None
 
 
 def due(tx: Tx, *, limit: int = 50) -> list[OutgoingMessage]:

@@ -35,6 +35,8 @@ class EventType(StrEnum):
     REPO_FROZEN = "repo.frozen"
     REPO_UNFROZEN = "repo.unfrozen"
     REPO_LENT = "repo.lent"  # the merge slot of a frozen repository is lent to the task
+    DRIFT_SEEN = "drift.seen"  # an environment runs something else than what the task last brought there
+    DRIFT_OVER = "drift.over"
     LEASE_RECLAIMED = "lease.reclaimed"
     NOTE = "note"
 

@@ -85,6 +85,7 @@ PROMOTE = _effect(EffectName.IMAGE, "production", needs="image")
 START_PRODUCTION = _effect(EffectName.DEPLOY_INIT, "production", needs="production")
 CALL_OFF_UNDO = Step(StepKind.CALL_OFF, EffectName.DEPLOY_UNDO, needs="self")
 
+CHECK_STAGING = "check_staging"
 CHECK_PRODUCTION = "check_production"
 
 WRITTEN_BY: Mapping[str, JobKind] = MappingProxyType(
@@ -143,7 +144,7 @@ STAGE_STEPS: Mapping[Stage, tuple[Step, ...]] = MappingProxyType(
             IMAGE,
             START_STAGING,
             _job(JobKind.STAGING_HEALTH, "staging"),
-            _gate("check_staging", "staging"),
+            _gate(CHECK_STAGING, "staging"),
             _job(JobKind.DEPLOYER, "staging"),
             Step(StepKind.RECORD, "14-staging-log.md", "staging"),
             _gate("check_staging_log", "staging"),

@@ -53,6 +53,12 @@ LIMIT 1;
 SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
   AND json_extract(evidence, '$.environment') = :environment ORDER BY sequence DESC LIMIT 1;
 
+-- name: last_starts
+SELECT effects.* FROM effects JOIN
+    (SELECT max(sequence) AS newest FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
+     GROUP BY json_extract(evidence, '$.environment')) AS last ON effects.sequence = last.newest
+ORDER BY sequence LIMIT 1000;
+
 -- name: unsettled_undo
 SELECT tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
 WHERE tasks.repo = :repo AND name = 'deploy_undo' AND state IN ('intended', 'revoking', 'in_doubt') LIMIT 1;

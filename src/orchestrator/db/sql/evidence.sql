@@ -8,6 +8,9 @@ DELETE FROM steps WHERE task_id = :task_id AND stage = :stage AND round = :round
 -- name: steps_of_round
 SELECT step, evidence, at FROM steps WHERE task_id = :task_id AND stage = :stage AND round = :round;
 
+-- name: passed
+SELECT 1 FROM steps WHERE task_id = :task_id AND round = :round AND step = :step LIMIT 1;
+
 -- name: record_check
 INSERT INTO checks (task_id, stage, round, kind, sha, verdict, detail, at)
 VALUES (:task_id, :stage, :round, :kind, :sha, :verdict, :detail, utc_now())

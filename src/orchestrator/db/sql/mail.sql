@@ -30,6 +30,9 @@ WHERE task_id = :task_id AND kind = :kind AND stage = :stage AND round = :round 
 INSERT INTO outbox (stable_id, task_id, kind, payload, created_at)
 VALUES (:stable_id, :task_id, :kind, :payload, utc_now()) ON CONFLICT (stable_id) DO NOTHING;
 
+-- name: known
+SELECT 1 FROM outbox WHERE stable_id = :stable_id;
+
 -- name: due
 SELECT * FROM outbox AS due WHERE sent_at IS NULL AND parked_at IS NULL AND (not_before IS NULL OR not_before <= utc_now())
   AND NOT EXISTS (SELECT 1 FROM outbox AS earlier WHERE earlier.task_id = due.task_id AND earlier.id < due.id

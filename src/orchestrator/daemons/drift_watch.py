@@ -1,0 +1,223 @@
+"""Watches what an environment runs once nobody is at work there: by its last settled start, whoever's it was (N22).
+
+What must hold: it starts and undoes nothing. While a start is under way, unsettled or not yet judged it waits. What it
+compares with is the configuration of the commit that the start's M was built on: by that the start was made and judged.
+An answer that names no version is no drift: what is not known is shown, not told. One alert for each start, one word
+when it is over; both survive a restart.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from threading import Lock
+
+import structlog
+
+from orchestrator.db import effects, events, evidence, mail, tasks
+from orchestrator.db.database import Database, Tx
+from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.health import Health, Seen
+from orchestrator.domain.effect import EffectName, Intent
+from orchestrator.domain.errors import ConfigError, OrchestratorError, OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import Sha
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Task
+from orchestrator.effects.deploy import start_of
+from orchestrator.observability.never_raise import never_raises
+from orchestrator.repo_config.records import EnvironmentConfig
+from orchestrator.rules.transitions import CHECK_STAGING, START_STAGING, StepKind
+from orchestrator.runtime.clock import Clock, stamp
+from orchestrator.stage_engine.situation import Configs
+
+log = structlog.get_logger(__name__)
+
+LOOKS = 3  # in a row that show something else before anybody is told: one may meet a restart
+
+
+class State(StrEnum):
+    """What the last look at an environment came to."""
+
+    AS_DEPLOYED = "as deployed"
+    DIFFERS = "differs"  # not for long enough yet
+    DRIFTED = "drifted"
+    UNKNOWN = "unknown"  # it names no version, or how to ask it is not known
+    WAITS = "waits"  # a start is under way, or nobody can say what should run
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One environment as it was last seen."""
+
+    environment: str
+    work_item: str
+    sequence: int  # of the start, in the ledger
+    state: State
+    expected: str | None
+    seen: str | None = None
+    looks: int = 0  # in a row that showed something else
+    since: str | None = None  # the first of them
+    detail: str = ""
+
+
+class DriftWatch:
+    """One look at each environment whose last start is settled."""
+
+    name = "drift_watch"
+
+    def __init__(
+        self,
+        database: Database,
+        configs: Configs,
+        deployer: Deployer,
+        health: Health,
+        *,
+        clock: Clock,
+        interval_s: float,
+    ) -> None:
+        self.interval_s = interval_s
+        self._database = database
+        self._configs = configs
+        self._deployer = deployer
+        self._health = health
+        self._clock = clock
+        self._lock = Lock()
+        self._watched: dict[str, Watched] = {}
+
+    def run_once(self) -> dict[str, int]:
+        """Look at every environment once."""
+        with self._database.read() as tx:
+            starts = effects.last_starts(tx)
+        counts = {"environments": len(starts), "drifted": 0}
+        for start in starts:
+            seen = self._look(start)
+            if seen is None:
+                continue
+            with self._lock:
+                self._watched[seen.environment] = seen
+            counts["drifted"] += seen.state is State.DRIFTED
+        return counts
+
+    def snapshot(self) -> list[dict[str, object]]:
+        """What the last looks came to, for ``GET /queue``."""
+        with self._lock:
+            found = sorted(self._watched.values(), key=lambda watched: watched.environment)
+        return [
+            {
+                "environment": w.environment,
+                "task": w.work_item,
+                "state": w.state,
+                "expected": w.expected,
+                "seen": w.seen,
+                "looks": w.looks,
+                "since": w.since,
+                "detail": w.detail,
+            }
+            for w in found
+        ]
+
+    @never_raises(None, log)
+    def _look(self, start: Intent) -> Watched | None:
+        """A fault at one environment keeps nobody from the others (law 9)."""
+        with self._database.read() as tx:
+            task = tasks.get(tx, start.task_id)
+        environment, expected = str(start.judged["environment"]), _expected(start)
+        watched = Watched(environment, task.work_item, start.sequence, State.WAITS, expected)
+        if expected is None:
+            return replace(watched, detail="nobody can say what ran there before")
+        try:
+            if (why := self._why_not_yet(start, task)) is not None:
+                return replace(watched, detail=why)
+            config = self._config_of(start, task, environment)
+        except OrchestratorError as error:
+            return replace(watched, state=State.UNKNOWN, detail=str(error))
+        seen = self._health.observe_once(config.probe)
+        with self._database.read() as tx:
+            if _last(tx, environment) != start.sequence or effects.start_unsettled(tx, environment):
+                return replace(watched, detail="a start has come in between")
+        return self._judge(watched, task, seen)
+
+    def _judge(self, watched: Watched, task: Task, seen: Seen) -> Watched:
+        with self._lock:
+            before = self._watched.get(watched.environment)
+        looks, since = 0, None
+        if before is not None and before.sequence == watched.sequence:
+            looks, since = before.looks, before.since
+        if seen.sha is None:
+            return replace(watched, state=State.UNKNOWN, looks=looks, since=since, detail=seen.detail)
+        if seen.sha == watched.expected:
+            self._tell_that_it_is_over(watched, task)
+            return replace(watched, state=State.AS_DEPLOYED, seen=seen.sha)
+        since = since or stamp(self._clock.utc())
+        watched = replace(watched, state=State.DIFFERS, seen=seen.sha, looks=looks + 1, since=since)
+        if watched.looks < LOOKS:
+            return watched
+        self._tell(watched, task)
+        return replace(watched, state=State.DRIFTED)
+
+    def _why_not_yet(self, start: Intent, task: Task) -> str | None:
+        """Why the start is not over: in production it ends with its task, in staging when it was found healthy."""
+        with self._database.read() as tx:
+            if effects.start_unsettled(tx, str(start.judged["environment"])):
+                return "a start is under way"
+            judged = task.stage is Stage.DONE
+            if start.judged.get("step") == START_STAGING.name:
+                judged = evidence.passed(tx, task.id, start.round, f"{StepKind.GATE}:{CHECK_STAGING}")
+        if start.name is EffectName.DEPLOY_INIT and not judged:
+            return "the start has not been judged yet"
+        if self._deployer.exit(start_of(start)) is None:
+            return "the command has not ended yet"
+        return None
+
+    def _config_of(self, start: Intent, task: Task, environment: str) -> EnvironmentConfig:
+        with self._database.read() as tx:
+            found = [c for c in evidence.candidates(tx, task.id) if c.sha == start.judged.get("sha")]
+        if not found:
+            raise OutsideError(
+                f"The commit that {environment} runs is none of {task.work_item}'s candidates."
+            )
+        config = self._configs.of(task.repo, found[-1].base_sha)
+        for known in (config.production, config.staging):
+            if known is not None and known.name == environment:
+                return known
+        raise ConfigError(f"{task.repo} has no environment {environment} at {found[-1].base_sha[:12]}.")
+
+    def _tell(self, watched: Watched, task: Task) -> None:
+        """Once for each start: the message's id says so, in whatever life of the service."""
+        text = (
+            f"{task.work_item}: {watched.environment} runs {watched.seen}, not {watched.expected}, which was "
+            f"last brought there. Nothing was done about it."
+        )
+        with self._database.write() as tx:
+            if not _send(tx, f"alert:drift:{watched.environment}:{watched.sequence}", text, task):
+                return
+            events.lesson(tx, "drift", text, task_id=task.id)
+            data = {"environment": watched.environment, "expected": watched.expected, "seen": watched.seen}
+            events.append(tx, EventType.DRIFT_SEEN, self.name, task=task, data=data)
+
+    def _tell_that_it_is_over(self, watched: Watched, task: Task) -> None:
+        known = f"drift:{watched.environment}:{watched.sequence}"
+        with self._database.read() as tx:
+            if not mail.known(tx, f"alert:{known}") or mail.known(tx, f"alert:{known}:over"):
+                return
+        text = f"{task.work_item}: {watched.environment} runs {watched.expected} again."
+        with self._database.write() as tx:
+            if _send(tx, f"alert:{known}:over", text, task):
+                data = {"environment": watched.environment, "expected": watched.expected}
+                events.append(tx, EventType.DRIFT_OVER, self.name, task=task, data=data)
+
+
+def _expected(start: Intent) -> str | None:
+    """What the start has brought: its own SHA, or what an undo brought back."""
+    name = "restored_sha" if start.name is EffectName.DEPLOY_UNDO else "sha"
+    sha = start.judged.get(name)
+    return Sha(str(sha)) if sha else None
+
+
+def _last(tx: Tx, environment: str) -> int | None:
+    last = effects.last_start(tx, environment)
+    return last.sequence if last is not None else None
+
+
+def _send(tx: Tx, stable_id: str, text: str, task: Task) -> bool:
+    payload = {"text": text, "work_item": task.work_item}
+    return mail.send(tx, "alert", stable_id, payload, task_id=task.id)

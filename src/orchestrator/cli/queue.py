@@ -33,11 +33,19 @@ def command(as_json: bool) -> int:
     _block("Queued", queue["queued"], ("task", "kind", "attempt", "not_before"), clock)
     _block("Held", queue["held"], ("task", "hold", "since", "reason"), clock)
     _block("Slots", slots, ("slot", "task", "since"), clock)
-    _block("Frozen", gate["frozen"], ("repo", "task", "since", "reason"), clock)
+    _block("Waiting for slots, first come first served", gate["waiters"], ("task", "repo", "since"), clock)
+    _block("Frozen", gate["frozen"], ("repo", "task", "lent_to", "holder", "since", "reason"), clock)
+    _block("Running versions", _drift(queue), ("environment", "state", "task", "seen", "since"), clock)
     _block("Effects not settled", queue["effects"], ("task_id", "effect", "state", "since"), clock)
     if idle:
         say(NO_SERVICE)
     return 0
+
+
+def _drift(queue: Plain) -> list[Plain]:
+    """What the drift watch has seen; nothing where no service runs."""
+    block = cast(Mapping[str, list[Plain]], queue.get("drift") or {})
+    return block.get("environments", [])
 
 
 def _open_tasks(desk: Desk) -> list[Plain]:

@@ -2,6 +2,7 @@
 an effect stays in doubt. Escalated tasks wait for their person, but one that is broken after its merge may be closed by
 what was done since; a leased one is deferred by the lease itself."""
 
+from orchestrator.daemons.slot_audit import SlotAudit
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import effects, jobs, mail, tasks
 from orchestrator.db.database import Database
@@ -31,6 +32,7 @@ class Reconciler:
         self.interval_s = interval_s
         self._database = database
         self._driver = driver
+        self._audit = SlotAudit(database)
         self._clock = clock
         self._alert_s = in_doubt_alert_s
 
@@ -54,8 +56,14 @@ class Reconciler:
             due |= set(mail.tasks_with_signals(tx))
             unsettled = effects.all_unsettled(tx)
         due |= {effect.task_id for effect in unsettled}
+        contradictions, turns = self._audit.run_once()
+        due |= set(turns)
         self._driver.wake(sorted(due))
-        return {"looked_at": len(due), "alerts": self._alert(unsettled)}
+        return {
+            "looked_at": len(due),
+            "alerts": self._alert(unsettled),
+            "slot_contradictions": contradictions,
+        }
 
     def _alert(self, unsettled: list[Intent]) -> int:
         """Once per effect: its fact cannot be read for longer than a person should be left in the dark (law 4)."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +80,17 @@ def held_by(tx: Tx, task_id: TaskId) -> list[str]:
 def get(tx: Tx, name: str) -> Slot | None:
     """One slot, None where nobody holds it."""
     row = tx.one("slots.get", name=name)
-    return (
-        Slot(
-            row["name"],
-            row["repo"],
-            row["task_id"],
-            row["work_item"],
-            row["holder"] == "freeze",
-            row["taken_at"],
-        )
-        if row
-        else None
-    )
+    return _slot(row) if row else None
 
 
 def all_slots(tx: Tx) -> list[Slot]:
     """Every slot that is held."""
-    return [
-        Slot(r["name"], r["repo"], r["task_id"], r["work_item"], r["holder"] == "freeze", r["taken_at"])
-        for r in tx.all("slots.all")
-    ]
+    return [_slot(row) for row in tx.all("slots.all")]
+
+
+def unfit(tx: Tx) -> list[tuple[Slot, Stage]]:
+    """Slots of tasks whose stage has no use for any, with that stage: only a fault or a hand writes such a row."""
+    return [(_slot(row), Stage(row["stage"])) for row in tx.all("slots.unfit")]
 
 
 def give_to_freeze(tx: Tx, repo: RepoName, task_id: TaskId) -> bool:
@@ -120,13 +112,23 @@ def freeze(tx: Tx, repo: RepoName, reason: str, task_id: TaskId | None) -> None:
 def unfreeze(tx: Tx, repo: RepoName) -> bool:
     """Lift a freeze and free what it held; False where there was none."""
     lifted = tx.execute("slots.unfreeze", repo=repo) == 1
-    tx.execute("slots.free_of_freeze", name=merge_slot(repo))
+    free_of_freeze(tx, repo)
     return lifted
+
+
+def free_of_freeze(tx: Tx, repo: RepoName) -> None:
+    """Free a merge slot that is kept for a freeze which is gone."""
+    tx.execute("slots.free_of_freeze", name=merge_slot(repo))
+
+
+def keep_for_freeze(tx: Tx, repo: RepoName) -> None:
+    """Have the freeze hold the repository's merge slot where nobody does."""
+    tx.execute("slots.keep_for_freeze", name=merge_slot(repo), repo=repo)
 
 
 def lend(tx: Tx, repo: RepoName, task_id: TaskId) -> None:
     """Let a task pass the freeze, which keeps the merge slot until the task takes it."""
-    tx.execute("slots.keep_for_freeze", name=merge_slot(repo), repo=repo)
+    keep_for_freeze(tx, repo)
     tx.execute("slots.lend", repo=repo, task_id=task_id)
 
 
@@ -155,6 +157,11 @@ def baseline(tx: Tx, repo: RepoName) -> Baseline | None:
 def ratchet(tx: Tx, repo: RepoName, merged: Sha, measured: float, task_id: TaskId) -> bool:
     """Raise the baseline with a merge; it never falls, and a merge counts once (False: it already has)."""
     return tx.execute("slots.ratchet", repo=repo, merged_sha=merged, measured=measured, task_id=task_id) == 1
+
+
+def _slot(row: Row) -> Slot:
+    frozen = row["holder"] == "freeze"
+    return Slot(row["name"], row["repo"], row["task_id"], row["work_item"], frozen, row["taken_at"])
 
 
 def _freeze(row: Row) -> Freeze:

@@ -11,8 +11,9 @@ from orchestrator.domain.event import Event
 from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Hold, Task
+from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.deploy import prepared_undo
+from orchestrator.operations import gates
 from orchestrator.rules.transitions import next_step
 from orchestrator.stage_engine.signals import subject_on_show
 from orchestrator.stage_engine.situation import Configs, configured, judging_commit
@@ -155,21 +156,8 @@ class Reading:
                     for t in open_tasks.values()
                     if t.hold is not None
                 ],
-                "serial_gate": {
-                    "frozen": [
-                        {"repo": f.repo, "reason": f.reason, "task": f.work_item, "since": f.frozen_at}
-                        for f in slots.freezes(tx)
-                    ],
-                    "waiting": [
-                        open_tasks[i].work_item for i in tasks.waiting_for_slot(tx) if i in open_tasks
-                    ],
-                },
-                "merge_gate": {
-                    "slots": [
-                        {"slot": s.name, "task": s.work_item or "(freeze)", "since": s.taken_at}
-                        for s in slots.all_slots(tx)
-                    ]
-                },
+                "serial_gate": gates.serial_gate(tx),
+                "merge_gate": gates.merge_gate(tx),
                 "effects": [
                     {"task_id": e.task_id, "effect": e.name, "state": e.state, "since": e.intent_at}
                     for e in effects.all_unsettled(tx)
@@ -187,9 +175,8 @@ class Reading:
             marker = f"{INITIATED}, " if prepared_undo(first) else ""
             return f"drives {first.name} ({marker}{first.state})", first.intent_at
         if task.hold is not None:
-            holder = slots.get(tx, slots.merge_slot(task.repo)) if task.hold is Hold.SLOT else None
-            by = f", held by {holder.work_item or 'the freeze'}" if holder is not None else ""
-            return f"waits ({task.hold}): {task.hold_reason}{by}", task.hold_since or task.updated_at
+            gate = gates.at_the_gate(tx, task)
+            return f"waits ({task.hold}): {task.hold_reason}{gate}", task.hold_since or task.updated_at
         if active is not None:
             doing = "runs" if active.claimed_at else "waits for a free worker:"
             return (

@@ -159,7 +159,7 @@ class Moves:
             if also is not None:
                 also(tx)
             self._write_hold(tx, at, at.task, why, reason)
-            left_the_line = at.task.hold is Hold.SLOT and why is not Hold.SLOT
+            left_the_line = at.task.hold in serial_gate.IN_LINE and why not in (at.task.hold, Hold.SLOT)
             freed = held != slots.held_by(tx, at.task.id)
             wake = serial_gate.whose_turn(tx, at.task.repo) if freed or left_the_line else []
         self._tools.wake(wake)
@@ -274,4 +274,6 @@ def _give_back(tx: Tx, at: Situation, target: Stage) -> bool:
     elif target is Stage.DEPLOY and at.config is not None and at.config.staging is not None:
         staging = slots.environment_slot(at.config.staging.name)
         freed = serial_gate.give_back(tx, at.task, at.lease.owner, only=staging)
-    return freed or at.task.hold is Hold.SLOT  # whoever waited behind a waiter that gives up is next
+    return (
+        freed or at.task.hold in serial_gate.IN_LINE
+    )  # whoever waited behind a waiter that gives up is next

@@ -15,6 +15,8 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.repo_config.records import RepoConfig
 
+IN_LINE = frozenset({Hold.SLOT, Hold.FROZEN})  # a freeze that is lifted has taken nobody out of the line
+
 
 class SlotBusy(Exception):
     """Leaves a write block without a trace; the reason becomes a hold."""

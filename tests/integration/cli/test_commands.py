@@ -296,6 +296,8 @@ class TestDeciding:
         said = shop("unfreeze", "shop", "--for", "shop-2", "--json")
         assert said.data == {"repo": "shop", "lifted": False, "lent_to": "SHOP-2"}
         assert "stays frozen" in shop("unfreeze", "shop", "--for", "SHOP-2").out
+        frozen = next(line for line in shop("queue").out.splitlines() if "broken" in line)
+        assert frozen.split()[:4] == ["shop", "SHOP-1", "SHOP-2", "(freeze)"]
         assert shop("unfreeze", "shop", "--for", "SHOP-9").code == 2
         assert "what broke" in shop("unfreeze", "shop", "--for", "SHOP-1").err
 

@@ -124,6 +124,28 @@ class TestReading:
         assert queue["serial_gate"]["frozen"][0]["reason"] == "broken"
         assert {"merge_gate", "reaper", "transition_lease"} <= set(queue)
 
+    def test_shows_who_has_whom_it_is_lent_to_and_who_waits_in_order(
+        self, api: httpx.Client, desk: Desk
+    ) -> None:
+        for _ in range(4):
+            desk.file()
+        desk.freeze("SHOP-1", "broken")
+        desk.operations.lend("shop", "SHOP-2", person="Ada")
+        for item in ("SHOP-4", "SHOP-3"):
+            desk.hold(item, Hold.SLOT, "others have waited longer")
+        queue = api.get("/queue").json()
+        (frozen,) = queue["serial_gate"]["frozen"]
+        assert (frozen["task"], frozen["lent_to"], frozen["holder"]) == ("SHOP-1", "SHOP-2", "(freeze)")
+        assert [w["task"] for w in queue["serial_gate"]["waiters"]] == ["SHOP-4", "SHOP-3"]
+        assert queue["serial_gate"]["waiting"] == ["SHOP-4", "SHOP-3"]
+        (slot,) = queue["merge_gate"]["slots"]
+        assert (slot["slot"], slot["task"], slot["lent_to"]) == ("merge:shop", "(freeze)", "SHOP-2")
+        assert frozen["since"]
+        assert slot["since"]
+        assert "held by the freeze, number 2 in the line" in api.get("/tasks/SHOP-3/why").json()["line"]
+        desk.hold("SHOP-3", Hold.FROZEN, "the repository is frozen: broken")
+        assert "the merge slot is lent to SHOP-2 (created)" in api.get("/tasks/SHOP-3/why").json()["line"]
+
 
 class TestActing:
     def test_files_a_ticket(self, api: httpx.Client, desk: Desk) -> None:

@@ -51,7 +51,7 @@ def test_the_oldest_waiter_takes_what_is_free(store: Store) -> None:
     assert why_not(store, older) is None
 
 
-@pytest.mark.parametrize("hold", [hold for hold in Hold if hold is not Hold.SLOT])
+@pytest.mark.parametrize("hold", [Hold.ESCALATED, Hold.BLOCKED, Hold.PERSON])
 def test_who_waits_for_something_else_does_not_hold_the_line(store: Store, hold: Hold) -> None:
     waiting(store, hold)
     younger = waiting(store)
@@ -84,6 +84,23 @@ def test_whom_a_freeze_lends_to_passes_it_and_the_line(store: Store) -> None:
     assert held is not None
     assert held.frozen
     assert why_not(store, fix) is None  # the loan has outlived the way back
+
+
+def test_a_freeze_that_is_lifted_leaves_the_line_as_it_was(store: Store) -> None:
+    """Who came first is still first, whoever is looked at first, and whether or not it has been looked at since."""
+    older, younger = waiting(store), waiting(store)
+    frozen_by(store)
+    for held in (younger, older):
+        assert why_not(store, held) is Hold.FROZEN
+        store.clock.advance(1)
+        with store.database.write() as tx:
+            tasks.hold(tx, held.id, Hold.FROZEN, "the repository is frozen")
+    assert first(store) == []
+    with store.database.write() as tx:
+        serial_gate.lift(tx, REPO, person="Ann", reason="")
+    assert first(store) == [older.id]
+    assert why_not(store, store.task(younger.id)) is Hold.SLOT
+    assert why_not(store, store.task(older.id)) is None
 
 
 def test_a_loan_moves_until_it_is_used(store: Store) -> None:

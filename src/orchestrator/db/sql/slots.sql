@@ -17,6 +17,10 @@ SELECT slots.*, tasks.work_item FROM slots LEFT JOIN tasks ON tasks.id = slots.t
 -- name: all
 SELECT slots.*, tasks.work_item FROM slots LEFT JOIN tasks ON tasks.id = slots.task_id ORDER BY name LIMIT 1000;
 
+-- name: unfit
+SELECT slots.*, tasks.work_item, tasks.stage FROM slots JOIN tasks ON tasks.id = slots.task_id
+WHERE tasks.stage NOT IN ('deploy-staging', 'deploy') ORDER BY name LIMIT 1000;
+
 -- name: give_to_freeze
 UPDATE slots SET holder = 'freeze', task_id = NULL, taken_at = utc_now()
 WHERE name = :name AND task_id = :task_id AND EXISTS (SELECT 1 FROM repo_freeze WHERE repo = slots.repo);

@@ -36,14 +36,16 @@ WHERE job_deps.task_id = :task_id AND dep.stage <> 'done' ORDER BY dep.id;
 SELECT task_id FROM job_deps WHERE depends_on = :task_id ORDER BY task_id;
 
 -- name: oldest_waiting_for_slot
-SELECT id FROM tasks WHERE repo = :repo AND hold = 'slot' AND stage NOT IN ('done', 'cancelled')
-ORDER BY hold_since, id LIMIT 1;
+SELECT id FROM tasks WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND (hold = 'slot' OR (
+    hold = 'frozen' AND stage = 'testing' AND NOT EXISTS (SELECT 1 FROM repo_freeze WHERE repo_freeze.repo = tasks.repo)))
+ORDER BY hold_since, id LIMIT 1; -- a freeze that has been lifted took nobody out of the line
 
 -- name: first_in_line
-SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') AND NOT EXISTS
-    (SELECT 1 FROM tasks AS before WHERE before.repo = tasks.repo AND before.hold = 'slot'
-     AND before.stage NOT IN ('done', 'cancelled')
-     AND (before.hold_since < tasks.hold_since OR (before.hold_since = tasks.hold_since AND before.id < tasks.id)))
+WITH line AS (SELECT id, repo, hold_since FROM tasks WHERE stage NOT IN ('done', 'cancelled') AND (hold = 'slot' OR (
+    hold = 'frozen' AND stage = 'testing' AND NOT EXISTS (SELECT 1 FROM repo_freeze WHERE repo_freeze.repo = tasks.repo))))
+SELECT id FROM line WHERE NOT EXISTS
+    (SELECT 1 FROM line AS before WHERE before.repo = line.repo
+     AND (before.hold_since < line.hold_since OR (before.hold_since = line.hold_since AND before.id < line.id)))
 ORDER BY hold_since, id LIMIT 100;
 
 -- name: held_up
@@ -70,7 +72,8 @@ UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
 
 -- name: set_hold
 UPDATE tasks SET hold = :hold, hold_reason = :reason, updated_at = utc_now(),
-                 hold_since = CASE WHEN hold IS :hold THEN hold_since ELSE utc_now() END -- another reason, the same wait
+                 hold_since = CASE WHEN hold IS :hold OR (stage = 'testing' AND hold IN ('slot', 'frozen') AND :hold IN ('slot', 'frozen'))
+                              THEN hold_since ELSE utc_now() END -- another reason, the same wait
 WHERE id = :task_id AND (hold IS NOT :hold OR hold_reason IS NOT :reason);
 
 -- name: clear_hold

@@ -12,7 +12,9 @@ from orchestrator.forges.forge import Forge
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
 
-INSTALLATION = "ORCH_INSTALLATION"  # in the environment of everything that checks and builds start
+# In the environment of everything that checks and builds start: whose state folder, and which life of which process.
+INSTALLATION = "ORCH_INSTALLATION"
+PROCESS = "ORCH_PROCESS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Folders:
     """Where the orchestrator keeps what it makes; all below the state folder."""
 
     home: Path
+    boot_id: str = "nobody"  # of the process that makes it
 
     @property
     def runs(self) -> Path:
@@ -59,7 +62,12 @@ class Folders:
 
     @property
     def checkouts(self) -> Path:
-        """Throw-away checkouts."""
+        """Throw-away checkouts of this process, below :attr:`all_checkouts`."""
+        return self.all_checkouts / self.boot_id
+
+    @property
+    def all_checkouts(self) -> Path:
+        """A folder for each process that has made any."""
         return self.home / "checkouts"
 
     @property
@@ -76,7 +84,7 @@ class Folders:
         """
         state = self.home.stat()
         named = f"{state.st_dev}:{state.st_ino}:".encode() + os.fsencode(self.home.resolve())
-        return {INSTALLATION: hashlib.sha256(named).hexdigest()[:32]}
+        return {INSTALLATION: hashlib.sha256(named).hexdigest()[:32], PROCESS: self.boot_id}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What a repository's own commands (CI, build) see of our environment: nothing secret."""

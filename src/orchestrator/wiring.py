@@ -52,6 +52,7 @@ from orchestrator.observability.log import configure_logging, get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
+from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
 from orchestrator.places import Folders, Place
@@ -146,10 +147,10 @@ class App:
         self.clock, self.entropy, self.processes = outside.clock, outside.entropy, outside.processes
         self.database = database
         self.redactor = redactor
-        self.folders = Folders(settings.home)
         self.telemetry = Telemetry()
         self.wakeups = Wakeups()
         self.boot_id = BootId(outside.entropy.uuid())
+        self.folders = Folders(settings.home, self.boot_id)
         self.git = Git(outside.processes)
         self.http = SystemHttp()
         self.places = LocalPlaces(database, self.folders, self.git, outside)
@@ -274,6 +275,7 @@ class App:
             self.folders,
             self.ownership,
             boot_id=self.boot_id,
+            judge=Judge(boot_id=self.boot_id, processes=self.processes, clock=self.clock, term=self.term),
             process_ttl_s=self.settings.process_ttl_s,
             max_held_s=self.settings.reaper_max_running_s,
             telemetry=self.telemetry,
@@ -455,8 +457,11 @@ def open_app(
     *,
     role: str,
     outside: Outside | None = None,
+    shared: bool = False,
 ) -> Iterator[App]:
     """Own the state folder for the length of the block: lock, migrate, register this process.
+
+    ``shared``: beside others that say so too, for proofs; no command offers it (DESIGN §8).
 
     :raises StateInUse: another process owns it.
     :raises SchemaError: it belongs to a newer version.
@@ -466,7 +471,7 @@ def open_app(
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
     make_private_folder(settings.home)
     path = settings.database_path
-    with own_file(path, role=role):
+    with own_file(path, role=role, shared=shared):
         init_db(path, clock=outside.clock, entropy=outside.entropy)
         database = SqliteDatabase(path, clock=outside.clock, waypoints=outside.waypoints)
         try:

@@ -1,23 +1,27 @@
 """Lives of one installation: real processes, forked from a parent that has imported everything already.
 
 A life opens the state folder, runs the whole :class:`~orchestrator.main.Service`, lets a person act, and ends at rest,
-unless its policy or its parent ends it first. What must hold: the parent has one thread, so that it may fork; a life
-never returns into its parent's code.
+unless its policy or its parent ends or stops it first. What must hold: the parent has one thread, so that it may fork;
+a life never returns into its parent's code.
 """
 
 import os
+import random
 import select
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from orchestrator.domain.gate import GateResult, failed
 from orchestrator.main import Service
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.process import ProcessIdentity
+from orchestrator.stage_engine import work
 from orchestrator.wiring import App
 from tests.proofs.outside import ScheduledProcesses, scheduled_app
 from tests.proofs.scheduler import Free, Point, Policy, Scheduler, Step
@@ -26,6 +30,7 @@ from tests.proofs.world import FastClock, World, at_rest
 DEADLINE_S = 60.0  # of a life without a kill; beyond it something hangs
 POLL_S = 0.02
 AT_REST, CAME_TO_NO_REST, FAILED = 0, 3, 70
+FICKLE = ("check_candidate", "check_staging", "check_staging_log", "check_testing", "check_review")
 
 Script = Callable[[App], None]
 
@@ -35,12 +40,14 @@ def nothing(_: App) -> None:
 
 
 class Ending(StrEnum):
-    """How a life ended."""
+    """How a life ended, or whether it goes on."""
 
     REST = "rest"
     KILLED = "killed"
     RESTLESS = "restless"
     FAILED = "failed"
+    STOPPED = "stopped"
+    LIVING = "living"
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,14 @@ class Life:
         None  # (after so many seconds, the parent does this)
     )
     polite: bool = False  # stop as SIGTERM does, once at rest
+    namespace: str | None = None  # as if in a container of its own: other lives cannot look at its process
+    fickle: int | None = None  # seed of gates that now and then change their mind
     settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether there may be others at the same time."""
+        return self.namespace is not None
 
 
 @dataclass(frozen=True)
@@ -66,52 +80,90 @@ class Lived:
     seconds: float
 
 
+class Living:
+    """A life that goes on."""
+
+    def __init__(self, world: World, life: Life) -> None:
+        self._clock = SystemClock()
+        self._began = self._clock.boottime()
+        self._listen, tell = os.pipe()
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._listen)
+            _be(world, life, tell)
+        os.close(tell)
+        self._ending = Ending.LIVING
+        self._told: tuple[str, ...] = ()
+
+    def look(self) -> Ending:
+        """How it stands now."""
+        if self._ending not in (Ending.LIVING, Ending.STOPPED):
+            return self._ending
+        pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if pid == 0:
+            return self._ending
+        self._ending = _ending(status)
+        return self._ending
+
+    def until(self, wanted: Callable[[Ending], bool], seconds: float) -> Ending:
+        """Wait until it stands as wanted, or for so long; how it stands then."""
+        end, never = self._clock.boottime() + seconds, threading.Event()
+        while not wanted(self.look()) and self._clock.boottime() < end:
+            never.wait(POLL_S / 4)
+        return self.look()
+
+    def signal(self, signum: int) -> None:
+        """Send it a signal, if it is still there."""
+        if self.look() in (Ending.LIVING, Ending.STOPPED):
+            os.kill(self.pid, signum)
+
+    def end(self) -> Lived:
+        """Kill it, where it still lives; how it went."""
+        self.signal(signal.SIGKILL)
+        if self._ending in (Ending.LIVING, Ending.STOPPED):
+            self._ending = _ending(os.waitpid(self.pid, 0)[1])
+        return self.lived()
+
+    def lived(self) -> Lived:
+        """How it went, once it has ended."""
+        if self._listen >= 0:
+            self._told = tuple(os.read(self._listen, 65536).decode().splitlines())
+            os.close(self._listen)
+            self._listen = -1
+        return Lived(self._ending, self._told, self._clock.boottime() - self._began)
+
+
 def live(world: World, life: Life) -> Lived:
-    """Fork a life and wait for its end."""
-    began = SystemClock().boottime()
-    listen, tell = os.pipe()
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        os.close(listen)
-        _be(world, life, tell)
-    os.close(tell)
-    try:
-        status = _wait(pid, life, began)
-        told = os.read(listen, 65536).decode().splitlines()
-    finally:
-        os.close(listen)
-    return Lived(_ending(status), tuple(told), SystemClock().boottime() - began)
-
-
-def _wait(pid: int, life: Life, began: float) -> int:
-    clock = SystemClock()
-    handle = os.pidfd_open(pid)
+    """One life, from its start to its end."""
+    clock, living = SystemClock(), Living(world, life)
+    began, meanwhile = clock.boottime(), life.meanwhile
+    handle = os.pidfd_open(living.pid)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    meanwhile = life.meanwhile
     try:
         while True:
-            now = clock.boottime() - began
             ends = [DEADLINE_S if life.kill_after is None else life.kill_after]
             if meanwhile is not None:
                 ends.append(meanwhile[0])
-            if poll.poll(max(0.0, min(ends) - now) * 1000):
+            if poll.poll(max(0.0, began + min(ends) - clock.boottime()) * 1000):
                 break
             if meanwhile is not None and clock.boottime() - began >= meanwhile[0]:
                 meanwhile[1]()
                 meanwhile = None
                 continue
-            os.kill(pid, signal.SIGKILL)
-            if life.kill_after is None:
-                os.waitpid(pid, 0)
-                return CAME_TO_NO_REST << 8
+            lived = living.end()
+            return lived if life.kill_after is not None else replace(lived, ending=Ending.RESTLESS)
     finally:
         os.close(handle)
-    return os.waitpid(pid, 0)[1]
+    return living.end()
 
 
 def _ending(status: int) -> Ending:
+    if os.WIFSTOPPED(status):
+        return Ending.STOPPED
+    if os.WIFCONTINUED(status):
+        return Ending.LIVING
     if os.WIFSIGNALED(status):
         return Ending.KILLED
     known = {AT_REST: Ending.REST, CAME_TO_NO_REST: Ending.RESTLESS}
@@ -133,16 +185,28 @@ def _be(world: World, life: Life, tell: int) -> NoReturn:
         os._exit(code)
 
 
+class _Processes(ScheduledProcesses):
+    """The machine's, of which one says that it lives in another pid namespace: nobody can look at it there."""
+
+    namespace: str | None = None
+
+    def own(self) -> ProcessIdentity:
+        own = super().own()
+        return own if self.namespace is None else replace(own, pid_namespace=self.namespace)
+
+
 def _run(world: World, life: Life, tell: int) -> int:
     def say(point: Point, step: Step) -> None:
         os.write(tell, f"{point} {type(step).__name__}\n".encode())
 
     scheduler = Scheduler(life.policy, tell=say)
-    processes = ScheduledProcesses(scheduler, world.root / "stopped")
+    processes = _Processes(scheduler, world.root / "stopped")
+    processes.namespace = life.namespace
+    if life.fickle is not None:
+        _make_gates_fickle(life.fickle)
     clock = FastClock()
-    with scheduled_app(
-        world.settings(**life.settings), world.environ, scheduler, clock=clock, processes=processes
-    ) as app:
+    settings, more = world.settings(**life.settings), {"processes": processes, "shared": life.shared}
+    with scheduled_app(settings, world.environ, scheduler, clock=clock, **more) as app:
         service = Service(app)
         service.start()
         life.script(app)
@@ -151,6 +215,24 @@ def _run(world: World, life: Life, tell: int) -> int:
             os._exit(code)  # as sudden as a kill; there is nothing left to do
         service.stop()
     return code
+
+
+def _make_gates_fickle(seed: int) -> None:
+    """Every gate answers a seeded coin on each evaluation; three times in a life the answer is no."""
+    chance, left = random.Random(seed), [3]
+
+    def fickle(judge: Any) -> Any:
+        def judged(seen: Any) -> GateResult:
+            result: GateResult = judge(seen)
+            if result.passed and left[0] and chance.random() < 0.5:
+                left[0] -= 1
+                return failed("It has changed its mind.")
+            return result
+
+        return judged
+
+    kept: Any = work
+    kept.QG_CHECKS = {n: fickle(gate) if n in FICKLE else gate for n, gate in work.QG_CHECKS.items()}
 
 
 def wait_for_rest(world: World, clock: FastClock) -> bool:

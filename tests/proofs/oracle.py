@@ -225,8 +225,8 @@ def _converged(seen: Seen) -> Iterator[str]:
         if effect["state"] not in ("applied", "revoked"):
             yield f"unsettled: {effect['name']} {effect['key']} of {effect['work_item']} is {effect['state']}"
     for item, task in seen.tasks.items():
-        if task["stage"] not in ENDED and task["hold"] is None:
-            yield f"lost: {item} is in {task['stage']}, and waits for nothing"
+        if task["stage"] not in ENDED:  # people have helped until nothing moved
+            yield f"lost: {item} is in {task['stage']}, {task['hold']}: {task['hold_reason']}"
 
 
 def _agreement(seen: Seen) -> Iterator[str]:

@@ -33,19 +33,19 @@ class Person:
         if frozen and waiting and self._helped["unfreeze"] < PATIENCE:
             self._helped["unfreeze"] += 1
             return [("unfreeze", "")]
-        acts: list[Act] = []
-        for item in waiting or broken:
-            row = open_tasks[item]
-            if row["hold"] not in ("escalated", "blocked"):
-                continue
-            self._helped[item] += 1
-            if self._helped[item] <= PATIENCE:
-                acts.append(("retry", item))
-            elif row["stage"] != "deploy" and self._helped[item] <= 2 * PATIENCE:
-                acts.append(("cancel", item))
-        if acts and not waiting:
+        called = [item for item in waiting if open_tasks[item]["hold"] in ("escalated", "blocked")]
+        if called:
+            return [act for item in called if (act := self._help(item, "cancel")) is not None]
+        if not waiting:
             self._world.sicken("")  # what kept the broken version from coming up has been put right
-        return acts
+        called = [item for item in broken if open_tasks[item]["hold"] == "escalated"]
+        return [act for item in called if (act := self._help(item, None)) is not None]
+
+    def _help(self, item: str, at_last: str | None) -> Act | None:
+        self._helped[item] += 1
+        if self._helped[item] <= PATIENCE:
+            return ("retry", item)
+        return (at_last, item) if at_last and self._helped[item] <= 2 * PATIENCE else None
 
 
 def acting(acts: list[Act]) -> Callable[[App], None]:

@@ -191,6 +191,44 @@ class World:
         )
         return new if moved == "" and self.forge.git("rev-parse", "main") == new else None
 
+    def stranger_pushes(self, branch: str, name: str) -> None:
+        """Somebody commits to a task's branch at the forge."""
+        git, ref = self.forge.git, f"refs/heads/{branch}"
+        head = git("rev-parse", ref, check=False)
+        who = ("-c", "user.name=Stranger", "-c", "user.email=stranger@example.org")
+        new = git(*who, "commit-tree", f"{head}^{{tree}}", "-p", head, "-m", name, check=False)
+        git("update-ref", ref, new, head, check=False)
+
+    def wake_programs(self) -> int:
+        """Let every program that was stopped go on; how many there were."""
+        note = self.root / "stopped"
+        pids = [int(line) for line in note.read_text().split()] if note.exists() else []
+        note.unlink(missing_ok=True)
+        for pid in pids:
+            with _gone_is_fine():
+                os.kill(pid, signal.SIGCONT)
+        return len(pids)
+
+    def programs_have_ended(self, seconds: float = 20.0) -> bool:
+        """Wait until nothing that the world has started runs any more, calls that land late among it."""
+        clock, never = SystemClock(), threading.Event()
+        end = clock.boottime() + seconds
+        while list(self.programs()):
+            if clock.boottime() > end:
+                return False
+            never.wait(0.05)
+        return True
+
+    def locked(self) -> bool:
+        """Whether somebody is in the middle of a write transaction, and stays there."""
+        with closing(sqlite3.connect(self.database, timeout=0.3, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return True
+        return False
+
     # --- what can be seen -------------------------------------------------------------------------------------
 
     def rows(self, question: str, *values: object) -> list[sqlite3.Row]:

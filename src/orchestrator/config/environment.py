@@ -36,6 +36,7 @@ FOREIGN = frozenset(
         "ORCH_INSTALLATION",
         "ORCH_PREVIOUS_ARTIFACT",
         "ORCH_PREVIOUS_SHA",
+        "ORCH_PROCESS",
         "ORCH_PROMPT",
         "ORCH_RUN_ID",
         "ORCH_SHA",

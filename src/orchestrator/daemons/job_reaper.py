@@ -14,8 +14,10 @@ from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Actor
 from orchestrator.launcher import Launcher
 from orchestrator.monitor import Monitor
+from orchestrator.places import PROCESS
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
+from orchestrator.runtime.supervisor import sweep
 from orchestrator.runtime.wakeups import Wakeups
 
 
@@ -90,6 +92,7 @@ class JobReaper:
         ):
             return 0
         if run is None:
+            sweep(f"{PROCESS}={job.claimed_by}")  # nothing of a check may run beside its repetition
             return self._reap(job, "its owner is dead")
         result = self._launcher.result(run)
         if result is None:

@@ -1,6 +1,11 @@
 """Recovery at start is no special path (DESIGN §6): checks and builds of an earlier life are ended, jobs are given back
-or adopted, and every open task is looked at through the ordinary door, where unsettled effects come first."""
+or adopted, and every open task is looked at through the ordinary door, where unsettled effects come first.
 
+What must hold: only what belongs to a process that has ended is touched, provably or because its term is over; another
+one that lives on the same database is left alone.
+"""
+
+from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
@@ -17,7 +22,9 @@ from orchestrator.domain.lease import Actor
 from orchestrator.launcher import Launcher
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
-from orchestrator.places import Folders
+from orchestrator.ownership.judge import Judge
+from orchestrator.places import INSTALLATION, PROCESS, Folders
+from orchestrator.runtime.process import Liveness
 from orchestrator.runtime.supervisor import sweep
 from orchestrator.transition_lease import Ownership
 from orchestrator.workspace.folders import remove_tree
@@ -26,6 +33,9 @@ log = structlog.get_logger(__name__)
 
 PAGE = 500
 FAILED = "failed"
+FORGOTTEN_S = (
+    7 * 86_400.0
+)  # a process of which nothing can be proved is remembered for so long after its last sign
 
 
 class Recovery:
@@ -41,6 +51,7 @@ class Recovery:
         ownership: Ownership,
         *,
         boot_id: BootId,
+        judge: Judge,
         process_ttl_s: float,
         max_held_s: float,
         telemetry: Telemetry,
@@ -53,17 +64,22 @@ class Recovery:
         self._ownership = ownership
         self._max_held_s = max_held_s
         self._boot_id = boot_id
+        self._judge = judge
         self._ttl_s = process_ttl_s
         self._telemetry = telemetry
 
     def requeue_running_jobs(self) -> int:
-        """Give back the checks that an earlier life was running (agents' jobs are looked at one by one).
+        """Give back the checks that ended processes were running (agents' jobs are looked at one by one).
 
         Whatever is left of them, and of builds, is ended first: nothing of it may run beside its repetition.
         """
-        self._end_earlier_work()
+        alive = self._alive()
+        self._end_earlier_work(alive)
+        found = []
         with self._database.write() as tx:
-            found = jobs.requeue_running_jobs(tx, self._boot_id, "the service was restarted")
+            for owner in {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)} - alive:
+                if owner is not None:
+                    found += jobs.requeue_running_jobs(tx, owner, "the service was restarted")
             for task_id in found:
                 data = {"error": "the service was restarted"}
                 events.append(
@@ -78,7 +94,10 @@ class Recovery:
         counts["reclaimed"] = len(self._ownership.reclaim(Actor.RECOVERY, self._max_held_s))
         with self._database.read() as tx:
             left = jobs.running_of_others(tx, self._boot_id)
+        alive = self._alive()
         for job in left:
+            if job.claimed_by in alive:
+                continue
             outcome = self._recover(job)
             counts[outcome] += 1
             if outcome == FAILED:
@@ -87,15 +106,24 @@ class Recovery:
         self._forget_dead_processes()
         return counts
 
-    def _end_earlier_work(self) -> None:
-        """The file lock proves that whoever started them is dead. Agents and deploys are not ours to end (law 8)."""
-        for name, value in self._folders.marks().items():
-            left = sweep(f"{name}={value}")
-            if left:
-                log.warning("left by an earlier life, and does not end", pids=left)
-        if not self._folders.checkouts.is_dir():
+    def _alive(self) -> set[BootId]:
+        """Every process that has not ended, this one among them."""
+        with self._database.read() as tx:
+            rows = leases.processes(tx, self._ttl_s)
+        others = {row.boot_id for row in rows if self._judge.process(row) is not Liveness.DEAD}
+        return others | {self._boot_id}
+
+    def _end_earlier_work(self, alive: Collection[BootId]) -> None:
+        """What this installation's ended processes have started. Agents and deploys are not ours to end (law 8)."""
+        mark = self._folders.marks()[INSTALLATION]
+        left = sweep(f"{INSTALLATION}={mark}", spare=[f"{PROCESS}={boot_id}" for boot_id in alive])
+        if left:
+            log.warning("left by an earlier life, and does not end", pids=left)
+        if not self._folders.all_checkouts.is_dir():
             return
-        for checkout in self._folders.checkouts.iterdir():
+        for checkout in self._folders.all_checkouts.iterdir():
+            if checkout.name in alive:
+                continue
             try:
                 remove_tree(checkout)
             except OutsideError as error:  # only room is lost: no later checkout has its name
@@ -138,9 +166,13 @@ class Recovery:
             seen, after = seen + len(page), page[-1].id
 
     def _forget_dead_processes(self) -> None:
-        """The file lock proves that no other process of this database lives; what a lease names is kept."""
+        """What a lease or a running job names is kept, and so is one that may only be silent: it could come back."""
+        with self._database.read() as tx:
+            rows = [row for row in leases.processes(tx, FORGOTTEN_S) if row.boot_id != self._boot_id]
+        ended = [row for row in rows if self._judge.process(row) is Liveness.DEAD]
         with self._database.write() as tx:
             named = {row.owner_boot_id for row in leases.all_rows(tx)}
-            for process in leases.processes(tx, self._ttl_s):
-                if process.boot_id != self._boot_id and process.boot_id not in named:
+            named |= {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)}
+            for process in ended:
+                if process.boot_id not in named:
                     leases.forget_process(tx, process.boot_id)

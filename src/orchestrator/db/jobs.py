@@ -87,12 +87,10 @@ def reap_running_job(tx: Tx, job: Job, reason: str) -> JobStatus | None:
     return JobStatus(row["status"]) if row else None
 
 
-def requeue_running_jobs(tx: Tx, boot_id: BootId, reason: str) -> list[TaskId]:
-    """At start: give back every check that an earlier life of the only process was running; agents' jobs are adopted or
-    reaped one by one instead, for their runs may live."""
-    return [
-        TaskId(row["task_id"]) for row in tx.all("jobs.requeue_running_jobs", boot_id=boot_id, error=reason)
-    ]
+def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[TaskId]:
+    """Give back every check that a process which has ended was running; agents' jobs are adopted or reaped one by one
+    instead, for their runs may live."""
+    return [TaskId(row["task_id"]) for row in tx.all("jobs.requeue_running_jobs", owner=owner, error=reason)]
 
 
 def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:

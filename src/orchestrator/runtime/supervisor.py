@@ -13,7 +13,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -141,12 +141,14 @@ def identity_of(pid: int) -> ProcessIdentity:
 def sweep(
     marker: str,
     *,
+    spare: Collection[str] = (),
     descendants: bool = False,
     reap: Callable[[], object] | None = None,
     seconds: float = SWEEP_SECONDS,
 ) -> tuple[int, ...]:
     """SIGKILL every process whose environment holds ``marker`` (``NAME=value``) until none is left.
 
+    :param spare: those whose environment holds one of these as well are left alone.
     :param descendants: also everything below this process, marked or not (it must be a subreaper for that to be all).
     :param reap: collects what has ended and is a child of ours.
     :return: pids that could not be ended in time: they hang in the kernel or belong to another user.
@@ -154,7 +156,9 @@ def sweep(
     end = time.monotonic() + seconds
     while True:
         left = [
-            pid for pid in _targets(marker, descendants) if process_state(pid) not in (*ZOMBIE_STATES, None)
+            pid
+            for pid in _targets(marker, descendants, spare)
+            if process_state(pid) not in (*ZOMBIE_STATES, None)
         ]
         if not left:
             return ()
@@ -172,10 +176,14 @@ def marked(marker: str) -> tuple[int, ...]:
     return tuple(pid for pid in _targets(marker, False) if process_state(pid) not in (*ZOMBIE_STATES, None))
 
 
-def _targets(marker: str, descendants: bool) -> set[int]:
-    own, wanted = os.getpid(), os.fsencode(marker)
+def _targets(marker: str, descendants: bool, spare: Collection[str] = ()) -> set[int]:
+    own, wanted, spared = os.getpid(), os.fsencode(marker), {os.fsencode(mark) for mark in spare}
     pids = set(_pids())
-    found = {pid for pid in pids if pid != own and wanted in _environ(pid)}
+    found = {
+        pid
+        for pid in pids
+        if pid != own and wanted in (environ := _environ(pid)) and spared.isdisjoint(environ)
+    }
     return found | (_below(own, pids) if descendants else set())
 
 

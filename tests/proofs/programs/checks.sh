@@ -1,6 +1,8 @@
 #!/bin/sh
 # The repository's checks: they pass, and cover eight lines of ten.
-echo "$ORCH_SHA" >>"${0%/*}/checks.log"
+here=${0%/*}
+echo "$ORCH_SHA $$" >>"$here/checks.log"
+while [ -e "$here/hold-checks" ]; do sleep 0.02; done
 {
     echo TN:
     echo SF:src/app.py

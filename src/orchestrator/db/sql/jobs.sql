@@ -35,7 +35,7 @@ RETURNING status;
 UPDATE jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'queued' END,
                 claimed_by = NULL, claimed_at = NULL, error = :error,
                 finished_at = CASE WHEN attempts >= max_attempts THEN utc_now() ELSE NULL END
-WHERE status = 'running' AND claimed_by <> :boot_id AND kind IN ('ci', 'candidate-ci', 'staging-health', 'production-health')
+WHERE status = 'running' AND claimed_by = :owner AND kind IN ('ci', 'candidate-ci', 'staging-health', 'production-health')
 RETURNING id, task_id, status, attempts;
 
 -- name: adopt

@@ -1,0 +1,184 @@
+"""The freeze sweep: ``python -m tests.proofs.freeze --from SEED --count N``.
+
+Two services work on one database, neither of which can look at the other's process, as in two containers. The first is
+stopped by SIGSTOP at a seeded point, or one of its programs is (git between the prepare and the commit of a
+transaction, a deploy's runner, an agent's supervisor), or a call of it is accepted and lands late. Meanwhile the other
+finishes, or its gates change their mind, or a person cancels, or main or the branch has moved, or it is stopped as
+well. Then all are woken, and the oracle has to find that all agree.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.runtime.clock import SystemClock
+from tests.proofs import oracle, report
+from tests.proofs.kill import CHILDREN, NAMED
+from tests.proofs.lives import Ending, Life, Living, live, nothing
+from tests.proofs.people import Act, Person, acting
+from tests.proofs.report import Scenario
+from tests.proofs.scheduler import At, First, Freeze, Hurt, Late, Nth, Policy, Step
+from tests.proofs.templates import TESTED, make_templates
+from tests.proofs.world import World, held
+
+EVENTS: Mapping[str, float] = {
+    "finishes": 2,
+    "gate fails": 1.5,
+    "cancel": 1.5,
+    "head moved": 1.5,
+    "both": 1.5,
+}
+LATE = ("git.update-ref", "spawn.deploy.runner")  # calls that can land when their caller is long gone
+PATIENCE_S = 12.0  # how long the other is given to come to rest beside a stopped one
+SHORT_TERM = {"ORCH_PROCESS_TTL_S": "10", "ORCH_HEARTBEAT_INTERVAL_S": "1.5"}  # by the fast clock
+GONE = frozenset({Ending.REST, Ending.KILLED, Ending.RESTLESS, Ending.FAILED})
+
+
+def run(seed: int, world: World, templates: Mapping[str, Path]) -> Scenario:
+    """One scenario: the same seed makes the same choices."""
+    began, chance = SystemClock().boottime(), random.Random(seed)
+    event = chance.choices(list(EVENTS), list(EVENTS.values()))[0]
+    world.come_from(templates[TESTED])
+    told = Scenario(seed, event)
+    lives: list[Living] = []
+    try:
+        lives.append(Living(world, Life(_stop(chance), namespace="one", settings=SHORT_TERM)))
+        lives[0].until(lambda ending: ending is not Ending.LIVING, PATIENCE_S)
+        if world.locked():
+            told.counts["stopped inside a write"] += 1  # the other can only wait
+            lives[0].signal(signal.SIGCONT)
+        lives.append(Living(world, _other(event, chance, world)))
+        lives[1].until(lambda ending: ending is not Ending.LIVING, PATIENCE_S)
+        if world.locked():
+            told.counts["stopped inside a write"] += 1
+        elif event == "both":
+            lives[0].signal(signal.SIGCONT)
+            lives[0].until(lambda ending: ending is not Ending.LIVING, PATIENCE_S / 2)
+        told.findings += [] if world.locked() else oracle.at_any_moment(world)
+        told.counts["frozen"] += sum(each.look() is Ending.STOPPED for each in lives)
+        _wake(world, lives, told)
+    finally:
+        for each in lives:
+            lived = each.end()
+            for line in lived.told:
+                told.points[line.split("#")[0] + " " + line.split()[-1]] += 1
+            if lived.ending in (Ending.FAILED, Ending.RESTLESS):
+                told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
+    _conclude(world, told)
+    told.ended = {item: row["stage"] for item, row in held(world).items()}
+    told.seconds = SystemClock().boottime() - began
+    return told
+
+
+def _stop(chance: random.Random) -> Policy:
+    """A seeded point at which to stop, a program to stop, or a call that lands late, and then to stop."""
+    what = chance.random()
+    last = Nth(int(chance.triangular(60, 900, 200)), Freeze())
+    named = At(chance.choice((*NAMED, "db.after_commit", "db.before_commit")), Freeze(), _few(chance))
+    if what < 0.65:
+        return First(named, last)
+    if what < 0.85:
+        step: Step = Hurt(signal.SIGSTOP, chance.choice((0.0, chance.random() * 0.3)))
+        name = chance.choice(CHILDREN)
+    else:
+        step, name = Late(0.2 + chance.random() * 3), chance.choice(LATE)
+    after = At(f"{name}.after", Freeze()) if chance.random() < 0.5 else last
+    return First(At(f"{name}.before", step, _few(chance)), after)
+
+
+def _few(chance: random.Random) -> int:
+    return min(8, int(chance.expovariate(0.7)) + 1)
+
+
+def _other(event: str, chance: random.Random, world: World) -> Life:
+    """What the other does while the first is stopped."""
+    policy: Policy = First()
+    script, fickle = nothing, None
+    if event == "both":
+        policy = _stop(chance)
+    elif event == "gate fails":
+        fickle = chance.randrange(10**6)
+    elif event == "cancel":
+        script = acting([("cancel", chance.choice(("S-2", "S-3")))])
+    elif event == "head moved":
+        branches = [
+            row["branch"] for row in held(world).values() if row["stage"] not in ("done", "cancelled")
+        ]
+        if chance.random() < 0.6 or not branches:
+            world.outsider_pushes("outside")
+        else:
+            world.stranger_pushes(chance.choice(branches), "by a stranger")
+    return Life(policy, script, namespace="two", fickle=fickle, settings=SHORT_TERM)
+
+
+def _wake(world: World, lives: Sequence[Living], told: Scenario) -> None:
+    """Let everything go on, again and again, until all have come to rest."""
+    clock = SystemClock()
+    end = clock.boottime() + PATIENCE_S * 2
+    while clock.boottime() < end and not all(each.look() in GONE for each in lives):
+        told.counts["programs stopped"] += world.wake_programs()
+        for each in lives:
+            if each.look() is Ending.STOPPED:
+                each.signal(signal.SIGCONT)
+        for each in lives:
+            each.until(lambda ending: ending is not Ending.LIVING, 0.3)
+
+
+def _conclude(world: World, told: Scenario) -> None:
+    """People help where they are called; then nothing may be left over, and all must agree."""
+    person = Person(world)
+    world.wake_programs()
+    acts: list[Act] | None = []
+    while acts is not None and not told.findings:
+        lived = live(world, Life(script=acting(acts), polite=True))
+        if lived.ending is not Ending.REST:
+            told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
+        acts = person.next() or None
+    if not world.programs_have_ended():
+        told.findings.append("programs: something that was started never ends")
+    told.findings += oracle.at_the_end(world) if not told.findings else []
+
+
+def sweep(seeds: Sequence[int], folder: Path, *, out: Path | None = None) -> list[Scenario]:
+    """Run the scenarios of these seeds in ``folder``, one after the other."""
+    world = World(folder / "world")
+    templates = make_templates(world, folder / "templates")
+    found = []
+    for seed in seeds:
+        scenario = run(seed, world, templates)
+        found.append(scenario)
+        report.progress(scenario)
+        if out is not None:
+            report.append(out, scenario)
+        if scenario.findings:
+            world.keep_as(folder / f"seed-{seed}")
+    world.clear()
+    return found
+
+
+def main() -> int:
+    """The command."""
+    asked = argparse.ArgumentParser(prog="python -m tests.proofs.freeze", description=__doc__)
+    asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
+    asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
+    asked.add_argument(
+        "--out", type=Path, default=report.FOLDER / "freeze.jsonl", help="report that is added to"
+    )
+    asked.add_argument(
+        "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
+    )
+    said = asked.parse_args()
+    folder = said.folder or Path(tempfile.mkdtemp(prefix="orch-freeze-"))
+    known = {scenario.seed for scenario in report.read(said.out)}
+    seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
+    found = sweep(seeds, folder, out=said.out)
+    print(report.summary("freeze sweep", found))
+    return 1 if any(scenario.findings for scenario in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -432,7 +432,6 @@ def settle_everything(app: Installation, ids: Sequence[TaskId]) -> None:
     before: object = None
     for _ in range(PASSES):
         with app.database.write() as tx:
-            jobs.requeue_running_jobs(tx, app.process.boot_id, "its process has ended")
             for job in jobs.running_of_others(tx, app.process.boot_id):
                 jobs.reap_running_job(tx, job, "its process has ended")
         outcomes = [app.drive(task_id, Actor.RECOVERY) for task_id in ids]

@@ -181,7 +181,7 @@ def test_an_adopted_job_keeps_its_attempt(store: Store) -> None:
 
 
 def test_at_start_checks_of_earlier_lives_are_given_back(store: Store) -> None:
-    """Not agents' jobs, whose runs may live; and never what this life has begun (case 6)."""
+    """Not agents' jobs, whose runs may live; and never what another process has begun (case 6)."""
     mine, theirs, agents, spent = (
         enqueue(store, kind, attempts=attempts)[1]
         for kind, attempts in ((JobKind.CI, 2), (JobKind.CI, 2), (JobKind.DEVELOPER, 2), (JobKind.CI, 1))
@@ -189,7 +189,7 @@ def test_at_start_checks_of_earlier_lives_are_given_back(store: Store) -> None:
     for by in (ME, OTHER, OTHER, OTHER):
         claimed(store, by)
     with store.database.write() as tx:
-        given_back = jobs.requeue_running_jobs(tx, ME, "the process had ended")
+        given_back = jobs.requeue_running_jobs(tx, OTHER, "the process had ended")
     assert sorted(given_back) == sorted([theirs.task_id, spent.task_id])
     assert [state_of(store, job).status for job in (mine, theirs, agents, spent)] == [
         JobStatus.RUNNING,
@@ -198,7 +198,7 @@ def test_at_start_checks_of_earlier_lives_are_given_back(store: Store) -> None:
         JobStatus.FAILED,
     ]
     with store.database.write() as tx:
-        assert jobs.requeue_running_jobs(tx, ME, "again") == []
+        assert jobs.requeue_running_jobs(tx, OTHER, "again") == []
         assert [job.id for job in jobs.running_of_others(tx, ME)] == [agents.id]
         assert [job.id for job in jobs.running(tx)] == [mine.id, agents.id]
 

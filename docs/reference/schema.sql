@@ -234,6 +234,12 @@ CREATE TABLE repositories (
     added_at    TEXT NOT NULL
 );
 
+CREATE TABLE silent_authorities (
+    authority TEXT PRIMARY KEY,
+    since     TEXT NOT NULL,
+    told_at   TEXT NOT NULL
+);
+
 CREATE TABLE slots (
     name     TEXT PRIMARY KEY,
     repo     TEXT NOT NULL,

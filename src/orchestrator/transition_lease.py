@@ -114,6 +114,23 @@ class Ownership:
         """Whether a lease's owner lives (:class:`Judge`)."""
         return self._judge.owner(row, process)
 
+    def owners(self) -> dict[int, Liveness]:
+        """Whether the owner of each leased task lives; one of our own that no thread holds is as good as dead, for
+        giving it back had failed.
+
+        :raises OrchestratorError: the leases cannot be read.
+        """
+        busy = self._liveness.snapshot()
+        with self._database.read() as tx:
+            found = {row.task_id: row for row in leases.all_rows(tx)}
+            judged: dict[int, Liveness] = {
+                task_id: Liveness.DEAD
+                if row.owner_boot_id == self.boot_id
+                else self.alive(row, self._process(tx, row))
+                for task_id, row in found.items()
+            }
+        return judged | dict.fromkeys(busy, Liveness.ALIVE)
+
     def snapshot(self) -> dict[str, object]:
         """What ``GET /queue`` shows of ownership: holders (None: not readable), defers, reclaims (FR-6)."""
         holders: list[dict[str, object]] | None = None

@@ -22,6 +22,7 @@ from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.recovery import Recovery
 from orchestrator.daemons.self_deploys import SelfDeploys
+from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import evidence, repositories
 from orchestrator.db.database import Database
@@ -32,7 +33,7 @@ from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
-from orchestrator.domain.ids import BootId, RepoName, TaskId
+from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.effects.deploy import DeployEffect
 from orchestrator.effects.image import ImageEffect
@@ -320,12 +321,14 @@ class App:
     @cached_property
     def reconciler(self) -> Reconciler:
         """The net under lost wake-ups."""
+        silent = SilentAuthorities(self.database, clock=self.clock, alert_s=self.settings.in_doubt_alert_s)
         return Reconciler(
             self.database,
             self.driver,
-            clock=self.clock,
+            self.ownership,
+            silent,
+            main_of=self._main_of,
             interval_s=self.settings.reconciler_interval_s,
-            in_doubt_alert_s=self.settings.in_doubt_alert_s,
         )
 
     @cached_property
@@ -435,6 +438,10 @@ class App:
         with self.database.read() as tx:
             return evidence.candidates(tx, task_id)
 
+    def _main_of(self, repo: RepoName) -> Sha | None:
+        forge = self.places.of(repo).forge
+        return forge.tip(forge.default_branch)
+
     def _wake(self, ids: Iterable[TaskId]) -> None:
         self.wakeups.tasks(ids)
         self.wakeups.everything()
@@ -447,6 +454,8 @@ class App:
                 "enabled": self.settings.drift_watch_enabled,
                 "environments": self.drift_watch.snapshot(),
             },
+            "reaper": self.reaper.snapshot(),
+            "reconciler": self.reconciler.snapshot(),
         }
 
 

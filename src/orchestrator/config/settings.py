@@ -138,7 +138,9 @@ class Settings:
     )
     run_orphan_ttl_s: float = _period(900.0, "An agent that no process has adopted for so long is ended.")
     in_doubt_alert_s: float = _period(
-        300.0, "A person is called when an effect's fact was unreadable for so long."
+        300.0,
+        "A person is called, once for a forge, an environment or the image store, when what became of effects "
+        "there could not be settled for so long.",
     )
     shutdown_budget_s: float = _period(
         20.0, "Time that running transitions have to end after SIGTERM.", 0.0, 3600.0

@@ -3,6 +3,8 @@
 It never acts beside a live owner; every change is a rowcount guard that somebody else may have won.
 """
 
+import threading
+from collections import Counter
 from dataclasses import replace
 
 from orchestrator.daemons.queue_worker import QueueWorker
@@ -19,6 +21,9 @@ from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
 from orchestrator.runtime.supervisor import sweep
 from orchestrator.runtime.wakeups import Wakeups
+
+ENDED = ("dead_owner", "not_finalised", "backstop")
+LEFT_ALONE = ("owner_may_live", "agent_may_live", "within_grace", "at_work")
 
 
 class JobReaper:
@@ -54,13 +59,15 @@ class JobReaper:
         self._grace_s = finalize_grace_s
         self._max_running_s = max_running_s
         self._wakeups = wakeups
+        self._counting = threading.Lock()
+        self._counts: Counter[str] = Counter(dict.fromkeys((*ENDED, *LEFT_ALONE), 0))
         self._noted: set[int] = set()  # jobs whose backstop is in the journal
         self._told: dict[int, float] = {}  # job → when it was first told to end
         self._ended: dict[int, float] = {}  # job → when its run was first seen to have ended
 
     def run_once(self) -> dict[str, int]:
         """One pass over all running jobs."""
-        counts = {"dead_owner": 0, "not_finalised": 0, "backstop": 0}
+        counts = dict.fromkeys(ENDED, 0)
         with self._database.read() as tx:
             running = jobs.running(tx)
         self._ended = {
@@ -77,7 +84,24 @@ class JobReaper:
                 counts["not_finalised"] += self._tier_2(job)
             elif running_for > self._max_running_s:
                 counts["backstop"] += self._tier_3(job)
+            else:
+                self._left("at_work")
+        with self._counting:
+            self._counts.update(counts)
         return counts
+
+    def snapshot(self) -> dict[str, object]:
+        """What ``GET /queue`` shows, counted since the start: jobs ended by tier, and why others were left alone."""
+        with self._counting:
+            return {
+                "ended": {name: self._counts[name] for name in ENDED},
+                "skipped": {name: self._counts[name] for name in LEFT_ALONE},
+            }
+
+    def _left(self, why: str) -> int:
+        with self._counting:
+            self._counts[why] += 1
+        return 0
 
     def _tier_1(self, job: Job) -> int:
         """The process that claimed it is dead: finalise a run that has ended (it is never paid for twice), wait for one
@@ -90,13 +114,13 @@ class JobReaper:
             and self._processes.liveness(owner.identity) is not Liveness.DEAD
             and not owner.silent
         ):
-            return 0
+            return self._left("owner_may_live")
         if run is None:
             sweep(f"{PROCESS}={job.claimed_by}")  # nothing of a check may run beside its repetition
             return self._reap(job, "its owner is dead")
         result = self._launcher.result(run)
         if result is None:
-            return 0  # the agent may live: its supervisor's own term decides
+            return self._left("agent_may_live")  # its supervisor's own term decides
         with self._database.write() as tx:
             if not jobs.adopt(tx, job, self._boot_id):
                 return 0
@@ -110,12 +134,12 @@ class JobReaper:
         now = self._clock.boottime()
         since = self._ended.setdefault(job.id, now)
         if now - since < self._grace_s:
-            return 0
+            return self._left("within_grace")
         if run is None:
             return self._reap(job, "nobody was at it any more")
         result = self._launcher.result(run)
         if result is None:
-            return 0
+            return self._left("agent_may_live")
         self._monitor.conclude(job, run.id, result, owner=Actor.REAPER)
         return 1
 

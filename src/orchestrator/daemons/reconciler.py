@@ -1,18 +1,41 @@
-"""The net under every lost wake-up (S-09, F-1): finds tasks that could move and has them looked at; calls a person when
-an effect stays in doubt. Escalated tasks wait for their person, but one that is broken after its merge may be closed by
-what was done since; a leased one is deferred by the lease itself."""
+"""The net under every lost wake-up (S-09, F-1): finds tasks that could move and has them looked at.
 
+It leaves alone what somebody owns, what a person has to decide and what cannot have changed, and counts why. A person's
+word and an unsettled effect are looked at whatever holds the task; so is one that is broken after its merge, for it may
+be closed by what was done since. Places that stay silent are told to a person.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from orchestrator.daemons.silent_authorities import SilentAuthorities
+from orchestrator.daemons.skips import Around, Skip, why_skipped
 from orchestrator.daemons.slot_audit import SlotAudit
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import effects, jobs, mail, tasks
-from orchestrator.db.database import Database
-from orchestrator.domain.effect import Intent
-from orchestrator.domain.ids import TaskId
-from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
-from orchestrator.runtime.clock import Clock, parse_stamp
+from orchestrator.db.database import Database, Tx
+from orchestrator.domain.errors import OrchestratorError, OutsideError
+from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.task import Hold, Task
+from orchestrator.runtime.process import Liveness
+from orchestrator.transition_lease import Ownership
+
+log = structlog.get_logger(__name__)
 
 PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What one pass knows of all tasks."""
+
+    owners: Mapping[int, Liveness] | None
+    urgent: frozenset[TaskId]
+    tips: dict[RepoName, Sha | None]  # of the default branches, read once where they are needed
 
 
 class Reconciler:
@@ -24,58 +47,101 @@ class Reconciler:
         self,
         database: Database,
         driver: TaskDriver,
+        ownership: Ownership,
+        silent: SilentAuthorities,
         *,
-        clock: Clock,
+        main_of: Callable[[RepoName], Sha | None],
         interval_s: float,
-        in_doubt_alert_s: float,
     ) -> None:
+        """``main_of`` reads the tip of a repository's default branch: what blocks a task is mended there."""
         self.interval_s = interval_s
         self._database = database
         self._driver = driver
+        self._ownership = ownership
+        self._silent = silent
+        self._main_of = main_of
         self._audit = SlotAudit(database)
-        self._clock = clock
-        self._alert_s = in_doubt_alert_s
+        self._blocked_at: dict[TaskId, Sha | None] = {}  # the tip at which a blocked task was last looked at
+        self._counting = threading.Lock()
+        self._skipped: Counter[str] = Counter({skip.value: 0 for skip in Skip})
+        self._passes = self._looked_at = 0
 
     def run_once(self) -> dict[str, int]:
         """One pass over open tasks, waiting signals and unsettled effects."""
-        due: set[TaskId] = set()
-        after = 0
-        while True:
-            with self._database.read() as tx:
-                page = tasks.list_open(tx, after=after, limit=PAGE)
-                due |= {
-                    task.id
-                    for task in page
-                    if (task.hold is not Hold.ESCALATED or task.stage is Stage.DEPLOY)
-                    and jobs.active_of_task(tx, task.id) is None
-                }
-            if not page:
-                break
-            after = page[-1].id
         with self._database.read() as tx:
-            due |= set(mail.tasks_with_signals(tx))
-            unsettled = effects.all_unsettled(tx)
-        due |= {effect.task_id for effect in unsettled}
+            urgent = set(mail.tasks_with_signals(tx)) | {e.task_id for e in effects.all_unsettled(tx)}
+        now = _Pass(self._owners(), frozenset(urgent), {})
+        due: list[TaskId] = []
+        skipped: Counter[str] = Counter()
+        blocked: dict[TaskId, Sha | None] = {}
+        after = 0
+        while page := self._page(after):
+            after = page[-1][0].id
+            for task, has_job, depends in page:
+                skip = self._judge(now, task, has_job, depends, blocked)
+                if skip is None:
+                    due.append(task.id)
+                else:
+                    skipped[skip.value] += 1
+        self._blocked_at = blocked
+        with self._counting:
+            self._passes += 1
+            self._looked_at += len(due)
+            self._skipped.update(skipped)
         contradictions, turns = self._audit.run_once()
-        due |= set(turns)
-        self._driver.wake(sorted(due))
+        self._driver.wake(sorted({*due, *turns}))
         return {
             "looked_at": len(due),
-            "alerts": self._alert(unsettled),
+            "skipped": skipped.total(),
+            "alerts": self._silent.look(),
             "slot_contradictions": contradictions,
         }
 
-    def _alert(self, unsettled: list[Intent]) -> int:
-        """Once per effect: its fact cannot be read for longer than a person should be left in the dark (law 4)."""
-        now = self._clock.utc()
-        late = [e for e in unsettled if (now - parse_stamp(e.intent_at)).total_seconds() > self._alert_s]
-        if not late:
-            return 0
-        with self._database.write() as tx:
-            for effect in late:
-                task = tasks.get(tx, effect.task_id)
-                since = f"{effect.state} since {effect.intent_at}"
-                text = f"{task.work_item}: {effect.name} is {since}; nothing is guessed."
-                payload = {"text": text, "work_item": task.work_item}
-                mail.send(tx, "alert", f"alert:effect:{effect.effect_id}", payload, task_id=task.id)
-        return len(late)
+    def snapshot(self) -> dict[str, object]:
+        """What ``GET /queue`` shows, counted since the start: passes, looks, and why tasks were left alone."""
+        with self._counting:
+            return {
+                "passes": self._passes,
+                "looked_at": self._looked_at,
+                "skipped": dict(self._skipped),
+            }
+
+    def _judge(
+        self, now: _Pass, task: Task, has_job: bool, depends: bool, blocked: dict[TaskId, Sha | None]
+    ) -> Skip | None:
+        mended = True
+        if task.hold is Hold.BLOCKED and not depends:
+            tip = self._tip(now, task.repo)
+            mended = tip is not None and self._blocked_at.get(task.id) != tip
+            blocked[task.id] = tip or self._blocked_at.get(task.id)
+        around = Around(now.owners, has_job, depends, mended, task.id in now.urgent)
+        skip = why_skipped(task, around)
+        if skip in (Skip.LEASED, Skip.LEASE_UNKNOWN):
+            blocked.pop(task.id, None)  # it has not been looked at
+        return skip
+
+    def _page(self, after: int) -> list[tuple[Task, bool, bool]]:
+        with self._database.read() as tx:
+            return [_with_surroundings(tx, task) for task in tasks.list_open(tx, after=after, limit=PAGE)]
+
+    def _owners(self) -> Mapping[int, Liveness] | None:
+        try:
+            return self._ownership.owners()
+        except OrchestratorError as error:
+            log.warning("leases not read; every task is left alone", reason=str(error))
+            return None
+
+    def _tip(self, now: _Pass, repo: RepoName) -> Sha | None:
+        if repo not in now.tips:
+            try:
+                now.tips[repo] = self._main_of(repo)
+            except OutsideError as error:
+                log.warning("default branch not read", repo=repo, reason=str(error))
+                now.tips[repo] = None
+        return now.tips[repo]
+
+
+def _with_surroundings(tx: Tx, task: Task) -> tuple[Task, bool, bool]:
+    has_job = jobs.active_of_task(tx, task.id) is not None
+    depends = task.hold is Hold.BLOCKED and bool(tasks.unmet_dependencies(tx, task.id))
+    return task, has_job, depends

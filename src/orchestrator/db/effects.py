@@ -48,7 +48,7 @@ def intend(
     ) or tx.one("effects.find", task_id=lease.task_id, name=name, key=key, round=round)
     if row is None:
         raise InvariantError(f"the intent {name} {key} was neither stored nor found")
-    return _intent(row)
+    return intent_of(row)
 
 
 def settle(
@@ -86,28 +86,28 @@ def move(tx: Tx, lease: Lease, intent: Intent, state: EffectState, reason: str) 
 def find(tx: Tx, task_id: TaskId, name: EffectName, key: str, round: int) -> Intent | None:
     """One row by what makes it the same act."""
     row = tx.one("effects.find", task_id=task_id, name=name, key=key, round=round)
-    return _intent(row) if row else None
+    return intent_of(row) if row else None
 
 
 def get(tx: Tx, effect_id: EffectId) -> Intent | None:
     """One row by its number."""
     row = tx.one("effects.get", effect_id=effect_id)
-    return _intent(row) if row else None
+    return intent_of(row) if row else None
 
 
 def of_task(tx: Tx, task_id: TaskId) -> list[Intent]:
     """All effects of a task, in order."""
-    return [_intent(row) for row in tx.all("effects.of_task", task_id=task_id)]
+    return [intent_of(row) for row in tx.all("effects.of_task", task_id=task_id)]
 
 
 def unsettled(tx: Tx, task_id: TaskId) -> list[Intent]:
     """What whoever owns the task has to settle before anything else (law 3)."""
-    return [_intent(row) for row in tx.all("effects.unsettled", task_id=task_id)]
+    return [intent_of(row) for row in tx.all("effects.unsettled", task_id=task_id)]
 
 
 def all_unsettled(tx: Tx) -> list[Intent]:
     """Unsettled effects of all tasks, for people and for the reconciler."""
-    return [_intent(row) for row in tx.all("effects.all_unsettled")]
+    return [intent_of(row) for row in tx.all("effects.all_unsettled")]
 
 
 def on_show(tx: Tx, task_id: TaskId | None, *, everything: bool, before: int, limit: int) -> Sequence[Row]:
@@ -118,7 +118,7 @@ def on_show(tx: Tx, task_id: TaskId | None, *, everything: bool, before: int, li
 def applied(tx: Tx, task_id: TaskId, name: EffectName) -> Intent | None:
     """The newest applied effect of a kind."""
     row = tx.one("effects.applied", task_id=task_id, name=name)
-    return _intent(row) if row else None
+    return intent_of(row) if row else None
 
 
 def undo_under_way(tx: Tx, repo: RepoName) -> WorkItem | None:
@@ -130,18 +130,18 @@ def undo_under_way(tx: Tx, repo: RepoName) -> WorkItem | None:
 def self_start(tx: Tx, task_id: TaskId) -> Intent | None:
     """The task's newest start that carries a conditional undo: a deploy of ourselves (S-15)."""
     row = tx.one("effects.self_start", task_id=task_id)
-    return _intent(row) if row else None
+    return intent_of(row) if row else None
 
 
 def undecided_self_starts(tx: Tx) -> list[Intent]:
     """Deploys of ourselves whose conditional undo is neither performed nor called off, oldest first."""
-    return [_intent(row) for row in tx.all("effects.undecided_self_starts")]
+    return [intent_of(row) for row in tx.all("effects.undecided_self_starts")]
 
 
 def by_sequence(tx: Tx, sequence: int) -> Intent | None:
     """The effect with a number of the ledger; None where that number was drawn for one that has not been intended."""
     row = tx.one("effects.by_sequence", sequence=sequence)
-    return _intent(row) if row else None
+    return intent_of(row) if row else None
 
 
 def merged_since(tx: Tx, task_id: TaskId) -> bool:
@@ -185,16 +185,17 @@ def start_unsettled(tx: Tx, environment: str) -> bool:
 
 def last_starts(tx: Tx) -> list[Intent]:
     """Of each environment what was last started, or undone, there."""
-    return [_intent(row) for row in tx.all("effects.last_starts")]
+    return [intent_of(row) for row in tx.all("effects.last_starts")]
 
 
 def last_start(tx: Tx, environment: str) -> Intent | None:
     """What was last started, or undone, in an environment."""
     row = tx.one("effects.last_start_in_environment", environment=environment)
-    return _intent(row) if row else None
+    return intent_of(row) if row else None
 
 
-def _intent(row: Row) -> Intent:
+def intent_of(row: Row) -> Intent:
+    """A row of the ledger as a value."""
     return Intent(
         effect_id=EffectId(row["id"]),
         task_id=TaskId(row["task_id"]),

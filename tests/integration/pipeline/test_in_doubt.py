@@ -1,8 +1,11 @@
 """What fails outside is shown to people with its reason, and goes on by itself once the authority is back (law 4)."""
 
+from datetime import timedelta
+
 from orchestrator.db import failures
 from orchestrator.domain.effect import EffectState
-from tests.fixtures_pipeline import Build, Pipeline
+from orchestrator.domain.task import Hold
+from tests.fixtures_pipeline import Build, Pipeline, block
 from tests.waiting import wait_until
 
 
@@ -45,3 +48,45 @@ def test_a_step_that_fails_outside_is_shown_until_it_is_behind_the_task(pipeline
     line.done(item)
     assert _failing(line, item) is None
     assert "failed outside" not in line.why(item)
+
+
+def test_h20_an_outage_calls_once_and_ends_by_itself(pipeline: Build) -> None:
+    """Two tasks in doubt at one forge: one call, one word that it is over, and both are delivered."""
+    line = pipeline(settings={"ORCH_IN_DOUBT_ALERT_S": "5m", "ORCH_MAX_AGENTS": "2"}).start()
+    forge, away = line.forge.folder, line.root / "away"
+    line.agent({"role": "developer", "until": str(line.root / "go")})
+    items = [line.add("One"), line.add("Two")]
+    for item in items:
+        line.started(item, "developer")
+    there, leave, hook = block()
+    line.points.on("open_pr.intended", lambda: (hook(), forge.rename(away)))
+    (line.root / "go").touch()
+    assert there.wait(40)
+    wait_until(lambda: len(line.pulls()) == 1 or len(line.app.operations.effects()) == 2, 40)
+    leave.set()
+    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()), 40)
+    wait_until(lambda: all(_failing(line, item) for item in items), 40)
+    line.clock.ahead = timedelta(minutes=6)
+    assert line.app.reconciler.run_once()["alerts"] == 1
+    assert line.app.reconciler.run_once()["alerts"] == 0
+    [alert] = line.alerts()
+    assert "the forge of sample" in alert
+    away.rename(forge)
+    for item in items:
+        line.done(item)
+    assert line.app.reconciler.run_once()["alerts"] == 1
+    assert "Nothing is in doubt any more at the forge of sample" in line.alerts()[-1]
+    assert len(line.merges()) == 2
+
+
+def test_the_queue_says_why_tasks_are_left_alone(pipeline: Build) -> None:
+    line = pipeline("[approvals]\nanalysis = true\n").start()
+    item = line.add()
+    line.held(item, Hold.PERSON)
+    line.app.reconciler.run_once()
+    line.app.reaper.run_once()
+    queue = line.app.operations.queue()
+    assert {"serial_gate", "merge_gate", "reaper", "reconciler", "transition_lease"} <= set(queue)
+    counted = dict(queue["reconciler"])  # type: ignore[call-overload]
+    assert counted["skipped"]["waits_for_person"] >= 1
+    assert set(queue["reaper"]) == {"ended", "skipped"}  # type: ignore[call-overload]

@@ -61,6 +61,7 @@ def examine(
         yield from _programs(git, at, config, environ)
         yield from _time_outs(at.name, config, settings.reaper_max_running_s)
         yield from _delivery(at.name, config)
+    yield from _own_delivery(settings, {at.name: config for at, config in configs.items()})
 
 
 def _git(git: Git) -> Finding:
@@ -242,3 +243,36 @@ def _delivery(name: str, config: RepoConfig) -> Iterator[Finding]:
         yield Finding(
             Level.NOTE, f"{name} coverage", "not measured", "[coverage] makes the baseline only rise."
         )
+
+
+def _own_delivery(settings: Settings, configs: Mapping[str, RepoConfig]) -> Iterator[Finding]:
+    """Whether a version of ourselves that does not come up would be undone (S-15)."""
+    if not settings.self_repo:
+        return
+    about, config = "self-deploy", configs.get(settings.self_repo)
+    if config is None:
+        text = f"{settings.self_repo} (ORCH_SELF_REPO) is not registered, or its configuration is not usable."
+        yield Finding(
+            Level.WARNING, about, text, "Register it under that name, or mend what is said of it above."
+        )
+        return
+    if config.production is None:
+        yield Finding(
+            Level.NOTE, about, f"{settings.self_repo} has no production; nothing of ours is deployed."
+        )
+        return
+    if config.production.undo is None:
+        text = "Nobody would undo a version that does not come up: production has no undo."
+        yield Finding(
+            Level.WARNING, about, text, "Configure [production] undo; see docs/how-to/self-deploy.md."
+        )
+        return
+    if not settings.build_sha:
+        text = (
+            "This version does not know its own commit. A version that does not cannot report, and is undone."
+        )
+        hint = "Let the deploy command write it to BUILD_SHA beside the package's modules, or set ORCH_BUILD_SHA."
+        yield Finding(Level.WARNING, about, text, hint)
+        return
+    within = render_duration(settings.self_deploy_timeout_s + config.production.stable_for_s)
+    yield Finding(Level.OK, about, f"a version that has not reported after {within} is undone by its runner")

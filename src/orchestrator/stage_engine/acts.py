@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from orchestrator.db import effects, events, leases, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.records import Claimant
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.event import EventType
@@ -146,6 +147,21 @@ class Acts:
             return self._moves.mark(at, step, dict(intent.fact or {}))
         self._tools.waypoints.reach("deploy_undo.called_off", task=at.task.id, epoch=at.lease.epoch)
         return self.drive(at, intent)
+
+    def undone_meanwhile(self, at: Situation) -> Outcome | None:
+        """Settle what the runner of a deploy of ourselves has undone while a person was called; None: it has not."""
+        prepared = prepared_undo(at.self_start) if at.self_start is not None else None
+        if prepared is None:
+            return None
+        with self._tools.database.read() as tx:
+            if effects.by_sequence(tx, prepared.sequence) is not None:
+                return None
+        claim = self._deployer.started(prepared.start())
+        if claim is None or claim.by is not Claimant.CHILD:
+            return None
+        return self.broken(
+            at, f"its runner has undone {prepared.judged['sha']}, which had not reported in time"
+        )
 
     # --- what follows -------------------------------------------------------------------------------------------------
 

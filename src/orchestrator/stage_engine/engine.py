@@ -170,6 +170,8 @@ class StageEngine:
             return owner
         with self._tools.database.read() as tx:
             started = effects.self_start(tx, task_id)
+            if started is not None and started.round != tasks.get(tx, task_id).round:
+                started = None  # a person has it started again: that is no finalizer's
             prepared = prepared_undo(started) if started is not None else None
             undo = effects.by_sequence(tx, prepared.sequence) if prepared is not None else None
         if prepared is not None and (undo is None or undo.state is not EffectState.APPLIED):
@@ -201,7 +203,7 @@ class StageEngine:
         if said is not None:
             return said
         if at.task.hold is Hold.ESCALATED:
-            return self._closing.by_the_fix(at) or Outcome.HELD
+            return self._acts.undone_meanwhile(at) or self._closing.by_the_fix(at) or Outcome.HELD
         if at.active is not None:
             return Outcome.WORKING
         step = next_step(at.task.stage, at.passed, at.has)

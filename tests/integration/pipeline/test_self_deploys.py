@@ -253,6 +253,25 @@ def test_recovery_leaves_the_runner_alone(ours: Pipeline) -> None:
     guard_has_ended(line, started(line, item)[0])
 
 
+def test_undone_while_a_person_was_called_is_settled_at_the_next_start(ours: Pipeline) -> None:
+    """A version that crashes again and again costs its health job all attempts; then the runner undoes it."""
+    line = ours
+    line.register()
+    item = line.add()
+    line.stop()
+    assert line.child("check_production.judged").wait(60) == -9
+    app = line.open()
+    with app.database.write() as tx:
+        assert tasks.hold(tx, line.task(item).id, Hold.ESCALATED, "production-health failed 3 times")
+    app.deployer.start(started(line, item)[1])
+    line.start()
+    line.wait_for(item, lambda task: "rolled back" in str(task.hold_reason))
+    assert line.frozen()
+    [row] = of(line, item, EffectName.DEPLOY_UNDO)
+    assert row.state is EffectState.APPLIED
+    assert [deploy["undo"] for deploy in line.deployed("production")] == [False, True]
+
+
 def test_an_identity_is_three_things() -> None:
     start = DeployStart("p", "a" * 40, 1, None, None, "t", ("a",), 1.0, "W", 1, "i")  # type: ignore[arg-type]
     assert start.identity == replace(start, generation=5).identity == ("i", 1, "t")

@@ -72,5 +72,5 @@ def test_tc13_the_restarted_service_only_reads_records_and_reports() -> None:
 
 
 def test_tc13_the_engine_drives_a_deploy_by_its_effect_alone() -> None:
-    assert _called(acts, on="_deployer") <= {"exit", "log_tail"}
+    assert _called(acts, on="_deployer") <= {"exit", "started", "log_tail"}
     assert "_deployer" not in inspect.getsource(engine)

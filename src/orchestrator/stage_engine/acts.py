@@ -119,7 +119,10 @@ class Acts:
         with self._tools.database.write() as tx:
             self._settle(tx, at, proofs)
             serial_gate.freeze(tx, at.task, at.lease.owner, reason)
-            intent = self._intend(tx, at, self._plans.undo(tx, at, config, config.undo, last))
+            plan = self._plans.undo(tx, at, config, config.undo, last)
+            if prepared_undo(last) is not None:
+                plan.judged["reason"] = reason  # drawn before anybody could know it
+            intent = self._intend(tx, at, plan)
         return self.drive(at, intent)
 
     def call_off(self, at: Situation, step: Step) -> Outcome:

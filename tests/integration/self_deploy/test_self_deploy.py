@@ -78,7 +78,7 @@ def test_a_version_that_never_comes_up_is_undone_by_its_own_runner(self_site: Ma
     starts = [serve["release"] for serve in site.serves()]
     assert starts[0] == starts[-1] == site.first
     assert set(starts[1:-1]) == {site.line.main}
-    assert any("did not report within" in str(event.data) for event in site.story(item).events)
+    assert "did not report within" in str(site.story(item).task.hold_reason)
 
 
 @pytest.mark.parametrize("point", ["deploy_init.intended", "deploy_init.before_act", "deploy_init.after_act"])

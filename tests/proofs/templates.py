@@ -19,20 +19,31 @@ TITLES = ("Second", "Third")
 
 
 def make_templates(world: World, folder: Path) -> dict[str, Path]:
-    """Make them in ``folder``, from nothing."""
-    made = {name: folder / name for name in (DELIVERED, TESTED)}
+    """Make both in ``folder``, from nothing."""
+    delivered = make_delivered(world, folder / DELIVERED)
+    return {DELIVERED: delivered, TESTED: make_tested(world, delivered, folder / TESTED)}
+
+
+def make_delivered(world: World, template: Path) -> Path:
+    """One task is done."""
     world.make()
     _run(world, _first)
     world.forge.git("config", "core.logAllRefUpdates", "true")  # the outside's own journal of main
-    world.keep_as(made[DELIVERED])
-    slow = {"role": "reviewer", "title": "Third", "verdict": "rejected"}
-    (world.root / "agent.json").write_text(json.dumps([{**slow, "round": 1}]))
+    world.keep_as(template)
+    return template
+
+
+def make_tested(world: World, delivered: Path, template: Path) -> Path:
+    """The third task was rejected in review on its way."""
+    world.come_from(delivered)
+    entry = {"role": "reviewer", "title": "Third", "verdict": "rejected", "round": 1}
+    (world.root / "agent.json").write_text(json.dumps([entry]))
     _run(world, _both_tested)
     (world.root / "agent.json").write_text("[]")
     with closing(sqlite3.connect(world.database)) as connection, connection:
         connection.execute("DELETE FROM repo_freeze")
-    world.keep_as(made[TESTED])
-    return made
+    world.keep_as(template)
+    return template
 
 
 def file_two(app: App) -> None:

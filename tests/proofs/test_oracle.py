@@ -1,0 +1,89 @@
+"""The oracle sees it when something does not agree: each of these was done to a world in which all agreed."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from tests.proofs import oracle
+from tests.proofs.world import World
+
+
+def change(world: World, statement: str) -> None:
+    with closing(sqlite3.connect(world.database)) as connection, connection:
+        connection.execute(statement)
+
+
+def merged_twice(world: World) -> None:
+    git = world.forge.git
+    main = git("rev-parse", "main")
+    message = git("show", "-s", "--format=%B", main)
+    who = ("-c", "user.name=X", "-c", "user.email=x@example.org")
+    git("update-ref", "refs/heads/main", git(*who, "commit-tree", "main^{tree}", "-p", main, "-m", message))
+
+
+def main_went_back(world: World) -> None:
+    world.forge.git("update-ref", "refs/heads/main", "main^")
+
+
+def merged_and_cancelled(world: World) -> None:
+    for trigger in world.rows("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'tasks'"):
+        change(world, f"DROP TRIGGER {trigger['name']}")
+    change(world, "UPDATE tasks SET stage = 'cancelled'")
+
+
+def note(world: World, line: str) -> None:
+    with (world.root / "deploys.log").open("a") as journal:
+        journal.write(line)
+
+
+def started_twice(world: World) -> None:
+    note(world, (world.root / "deploys.log").read_text().splitlines(True)[0])
+
+
+def started_without_an_intent(world: World) -> None:
+    note(world, f"start production {'1' * 40} 1 deploy 99 sha256:0 {'1' * 40} S-1\n")
+
+
+def another_version_runs(world: World) -> None:
+    (world.root / "installed-production").write_text(world.forge.git("rev-parse", "main^"))
+
+
+def artefact_was_changed(world: World) -> None:
+    [path, *_] = (world.home / "images" / "objects").rglob("app.py")
+    os.chmod(path, 0o644)
+    path.write_text("TWO = 2\n")
+
+
+def message_was_lost(world: World) -> None:
+    (world.home / "tickets" / "S-1.jsonl").write_text("")
+
+
+WRONGS: dict[Callable[[World], None], str] = {
+    merged_twice: "one-merge",
+    main_went_back: "main",
+    merged_and_cancelled: "agreement",
+    started_twice: "one-start",
+    started_without_an_intent: "intent",
+    another_version_runs: "production",
+    artefact_was_changed: "image",
+    message_was_lost: "message",
+    lambda world: change(world, "DELETE FROM coverage_baseline"): "ratchet",
+    lambda world: change(world, "DELETE FROM events WHERE to_stage = 'deploy'"): "law-11",
+    lambda world: change(
+        world, "INSERT INTO slots VALUES ('merge:sample', 'sample', 'task', 1, '2026-01-01')"
+    ): "slot",
+    lambda world: change(world, "UPDATE effects SET state = 'revoked' WHERE name = 'merge_pr'"): "ledger",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONGS, ids=list(WRONGS.values()))
+def test_what_does_not_agree_is_found(wrong: Callable[[World], None], delivered: World) -> None:
+    assert oracle.at_the_end(delivered) == []
+    for trigger in ("effects_move_forward", "slots_of_living_tasks"):
+        change(delivered, f"DROP TRIGGER IF EXISTS {trigger}")
+    wrong(delivered)
+    kinds = {finding.split(":")[0] for finding in oracle.at_the_end(delivered)}
+    assert WRONGS[wrong] in kinds

@@ -152,7 +152,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         statement("effects.unsettled_in_environment", "'intended', 'revoking', 'in_doubt'"),
     ),
     "closed_by_done_fix": (
-        python(f"{ENGINE}.closing:Closing.by_the_fix", "effects.done_since("),
+        python(f"{ENGINE}.closing:due_to_be_closed", "effects.done_since("),
         python("orchestrator.check_runner:CheckRunner._on_trial", "effects.done_since("),
         statement("effects.done_since", "stage = 'done'"),
     ),

@@ -22,11 +22,11 @@ def next_steps(
             f'orch task reject {work_item}{seen} --reason "…"',
         )
     if hold is Hold.FROZEN:
-        return (unfreeze,)
+        return f"{unfreeze} --for {work_item}", unfreeze
     if hold not in (Hold.ESCALATED, Hold.BLOCKED):
         return ()
     if stage is Stage.DEPLOY:
-        return (unfreeze, retry) if frozen else (retry,)
+        return (retry, f"{unfreeze} --for …", unfreeze) if frozen else (retry,)
     return retry, f"orch task cancel {work_item}"
 
 

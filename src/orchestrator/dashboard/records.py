@@ -56,6 +56,7 @@ class Frozen:
     reason: str
     task: str
     age: str
+    lent_to: str
 
 
 @dataclass(frozen=True, slots=True)

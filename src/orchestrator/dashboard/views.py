@@ -62,7 +62,13 @@ def board(
         ),
         queued=len(_rows(queue, "queued")),
         frozen=tuple(
-            Frozen(str(f["repo"]), str(f["reason"]), str(f["task"] or ""), age(f["since"], now))
+            Frozen(
+                str(f["repo"]),
+                str(f["reason"]),
+                str(f["task"] or ""),
+                age(f["since"], now),
+                str(f["lent_to"] or ""),
+            )
             for f in _rows(queue, "serial_gate", "frozen")
         ),
         open_tasks=len(open_tasks),

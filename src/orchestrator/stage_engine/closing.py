@@ -11,12 +11,21 @@ from orchestrator.db.database import Tx
 from orchestrator.domain.ids import WorkItem
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, Task
 from orchestrator.rules.transitions import CHECK_PRODUCTION, PROMOTE, START_PRODUCTION, StepKind
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
 LOOKED_AT = "closing"  # begins the mark that says after which fix the gate was judged again
+
+
+def due_to_be_closed(tx: Tx, task: Task) -> WorkItem | None:
+    """The fix that is done and after which the broken task has not been looked at; None for any other task."""
+    if task.stage is not Stage.DEPLOY or task.hold is not Hold.ESCALATED:
+        return None
+    fix = effects.done_since(tx, task.id)
+    looked_at = fix is not None and evidence.passed(tx, task.id, task.round, f"{LOOKED_AT}:{fix}")
+    return None if looked_at else fix
 
 
 class Closing:
@@ -28,13 +37,11 @@ class Closing:
 
     def by_the_fix(self, at: Situation) -> Outcome | None:
         """Look again, once for each fix that is done; None where there is nothing new to look at."""
-        if at.task.stage is not Stage.DEPLOY or at.task.hold is not Hold.ESCALATED or at.active is not None:
+        if at.active is not None:
             return None
         with self._tools.database.read() as tx:
-            fix = effects.done_since(tx, at.task.id)
-        if fix is None or f"{LOOKED_AT}:{fix}" in at.passed:
-            return None
-        return self.look_again(at, fix)
+            fix = due_to_be_closed(tx, at.task)
+        return self.look_again(at, fix) if fix is not None else None
 
     def look_again(
         self, at: Situation, fix: WorkItem, answered: Callable[[Tx], None] | None = None

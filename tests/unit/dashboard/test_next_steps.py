@@ -32,7 +32,7 @@ def test_an_approval_names_the_commit_on_show() -> None:
 
 
 def test_a_task_behind_a_freeze_names_it() -> None:
-    assert steps(Stage.TESTING, Hold.FROZEN) == "orch unfreeze shop"
+    assert steps(Stage.TESTING, Hold.FROZEN) == "orch unfreeze shop --for SHOP-1\norch unfreeze shop"
     assert needs_guide(Stage.TESTING, Hold.FROZEN, frozen=False)
 
 

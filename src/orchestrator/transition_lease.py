@@ -17,10 +17,11 @@ from orchestrator.db.leases import Held
 from orchestrator.domain.errors import LostRace, OrchestratorError, OutsideError
 from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
 from orchestrator.domain.lease import Actor, Lease, Scope
+from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
-from orchestrator.ownership.judge import Judge, warn_if_odd
+from orchestrator.ownership.judge import Judge, age_s, warn_if_odd
 from orchestrator.ownership.reclaims import Case, Reclaimed, Reclaims, Why, tell
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.clock import Clock
@@ -50,7 +51,7 @@ class Ownership:
         self._database = database
         self._term = term
         self._telemetry = telemetry or Telemetry()
-        self._judge = Judge(boot_id=boot_id, processes=processes, clock=clock, term=term)
+        self.judge = Judge(boot_id=boot_id, processes=processes, clock=clock, term=term)
         self._pid = processes.own().pid  # shown to people; the boot id is what identifies us
         self._clock = clock
         self._liveness = liveness
@@ -61,7 +62,7 @@ class Ownership:
         self._reclaims = Reclaims(
             database,
             boot_id=boot_id,
-            judge=self._judge,
+            judge=self.judge,
             liveness=liveness,
             term=term,
             scope=scope,
@@ -110,9 +111,23 @@ class Ownership:
             log.warning("leases not looked at", reason=str(error))
             return []
 
+    def covers(self, repo: str) -> bool:
+        """Whether a repository's tasks are leased at all (FR-7)."""
+        return self._scope.covers(repo)
+
+    def owner_of(self, task: Task) -> str | None:
+        """Who owns a task now, by its lease or by what a thread of this process does; None: nobody, or unknown."""
+        case = self._reclaims.of_person(task.id, "", "")
+        return case.owner() if case is not None else None
+
+    def release_by_person(self, task_id: TaskId, *, person: str, reason: str) -> Reclaimed | None:
+        """Take a task from its owner because a person says so; None where nobody has it, or it could not be stored."""
+        case = self._reclaims.of_person(task_id, person, reason)
+        return self._reclaims.take_away(case) if case is not None else None
+
     def alive(self, row: leases.LeaseRow, process: leases.ProcessRow | None) -> Liveness:
         """Whether a lease's owner lives (:class:`Judge`)."""
-        return self._judge.owner(row, process)
+        return self.judge.owner(row, process)
 
     def owners(self) -> dict[int, Liveness]:
         """Whether the owner of each leased task lives; one of our own that no thread holds is as good as dead, for
@@ -136,7 +151,8 @@ class Ownership:
         holders: list[dict[str, object]] | None = None
         try:
             with self._database.read() as tx:
-                holders = [self._holder(tx, row) for row in leases.all_rows(tx)]
+                now = leases.now(tx)
+                holders = [self._holder(tx, row, now) for row in leases.all_rows(tx)]
         except OrchestratorError as error:
             log.warning("leases not read", reason=str(error))
         taken = self._reclaims.counts()
@@ -183,7 +199,7 @@ class Ownership:
         warn_if_odd(taken.row)
         # One of our own that no thread holds: giving it back had failed (the registry was entered just now).
         ours = taken.row.owner_boot_id == self.boot_id
-        if not ours and not self._judge.replaceable(taken, read_at):
+        if not ours and not self.judge.replaceable(taken, read_at):
             return None
         reason = "nobody of its process is at it any more" if ours else "its owner is dead"
         case = Case(task_id, entry.owner, Why.STALE, reason, taken, None)
@@ -226,13 +242,15 @@ class Ownership:
                 tell(tx, case, task, lease.epoch)
             return lease
 
-    def _holder(self, tx: Tx, row: leases.LeaseRow) -> dict[str, object]:
+    def _holder(self, tx: Tx, row: leases.LeaseRow, now: str) -> dict[str, object]:
+        age = age_s(row, now)
         return {
             "task": row.work_item or row.task_id,
             "owner": row.owner,
             "stage": row.stage,
             "since": row.acquired_at,
-            "liveness": self._judge.owner(row, self._process(tx, row)).value,
+            "age_s": None if age is None else int(age),
+            "liveness": self.judge.owner(row, self._process(tx, row)).value,
         }
 
     def _process(self, tx: Tx, row: leases.LeaseRow) -> leases.ProcessRow | None:

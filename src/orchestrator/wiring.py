@@ -376,9 +376,15 @@ class App:
     @cached_property
     def registration(self) -> Registration:
         """This life of this process, which is entered before it acquires anything."""
-        switches = f"transition_lease={'on' if self.settings.transition_lease_enabled else 'off'}"
         return Registration(
-            self.database, self.boot_id, self.processes, self.clock, self.term, self.role, switches
+            self.database,
+            self.boot_id,
+            self.processes,
+            self.clock,
+            self.term,
+            self.ownership.judge,
+            self.role,
+            self.settings.lease_scope.switches(),
         )
 
     @cached_property
@@ -392,6 +398,7 @@ class App:
             entropy=self.entropy,
             wake=self._wake,
             extra=self._daemon_blocks,
+            give_up=lambda ids: self.driver.give_up(ids),
         )
 
     def register_repository(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:

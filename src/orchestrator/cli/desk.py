@@ -64,6 +64,10 @@ class Desk(Protocol):
         """Lend a frozen merge slot to a task."""
         ...
 
+    def release_lease(self, work_item: str, *, person: str, reason: str) -> Plain:
+        """Take a task from its owner."""
+        ...
+
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout on this machine."""
         ...
@@ -138,6 +142,10 @@ class LocalDesk:
     def lend(self, repo: str, work_item: str, *, person: str, reason: str) -> None:
         """Lend a frozen merge slot."""
         self._operations.lend(repo, work_item, person=person, reason=reason)
+
+    def release_lease(self, work_item: str, *, person: str, reason: str) -> Plain:
+        """Take a task from its owner."""
+        return views.record(self._operations.release_lease(work_item, person=person, reason=reason))
 
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout."""

@@ -5,8 +5,14 @@ from typing import cast
 
 import click
 
-from orchestrator.cli.desk import reading
-from orchestrator.cli.options import json_option
+from orchestrator.cli.desk import acting, reading
+from orchestrator.cli.options import (
+    json_option,
+    person_option,
+    person_or_user,
+    plain_text,
+    work_item_argument,
+)
 from orchestrator.cli.terminal import say, say_json, table
 from orchestrator.web.views import Plain
 
@@ -25,10 +31,53 @@ def list_(as_json: bool) -> int:
     if as_json:
         say_json(owned)
         return 0
-    holders = cast(list[Plain], owned["holders"])
-    heads = ("task", "owner", "stage", "since", "liveness")
-    rows = [tuple(str(row[name] or "") for name in heads) for row in holders]
-    say(table(rows, [name.upper() for name in heads]) if rows else "No lease is held.")
-    if not owned["enabled"]:
-        say("Leases are switched off (ORCH_TRANSITION_LEASE_ENABLED).")
+    holders = cast(list[Plain] | None, owned["holders"])
+    heads = ("task", "owner", "stage", "since", "age_s", "liveness")
+    rows = [tuple("" if row[name] is None else str(row[name]) for name in heads) for row in holders or ()]
+    if rows:
+        say(table(rows, [name.upper() for name in heads]))
+    else:
+        say("No lease is held." if holders is not None else "The leases cannot be read.")
+    for line in _about(owned):
+        say(line)
     return 0
+
+
+@command.command("release")
+@work_item_argument
+@click.option("--reason", required=True, help="Why; kept with the event and told to everybody.")
+@person_option
+@json_option
+def release(work_item: str, reason: str, person: str | None, as_json: bool) -> int:
+    """Take a task from its owner, who is refused from then on.
+
+    For an owner that hangs: a dead one is replaced by itself, and a hung one at ORCH_REAPER_MAX_RUNNING_S.
+    """
+    with acting("lease release") as desk:
+        who = plain_text(person_or_user(person), "name")
+        taken = desk.release_lease(work_item, person=who, reason=plain_text(reason, "reason"))
+    if as_json:
+        say_json(taken)
+    else:
+        since = f" since {taken['since']}" if taken["since"] else ""
+        say(f"{taken['work_item']} is free: {taken['owner']} had it{since}, and is refused from now on.")
+    return 0
+
+
+def _about(owned: Mapping[str, object]) -> list[str]:
+    """What else there is to say of ownership."""
+    lines = []
+    if not owned["enabled"]:
+        lines.append("Leases are switched off (ORCH_TRANSITION_LEASE_ENABLED).")
+    elif (scope := cast(list[str], owned["scope"])) != ["*"]:
+        lines.append(f"In scope (ORCH_TRANSITION_LEASE_REPOS): {', '.join(scope) or 'no repository'}.")
+    deferred = cast(Mapping[str, int], owned["deferred"])
+    if deferred:
+        lines.append(
+            "Stood back: " + ", ".join(f"{actor} {n}" for actor, n in sorted(deferred.items())) + "."
+        )
+    if owned["stale_reclaims"] or owned["forced_reclaims"]:
+        lines.append(
+            f"Taken away: {owned['stale_reclaims']} from the dead, {owned['forced_reclaims']} by force."
+        )
+    return lines

@@ -83,6 +83,11 @@ class RemoteDesk:
         path = "/serial-gate/unfreeze?" + urlencode({"repo": repo})
         self._ask("POST", path, {"person": person, "reason": reason, "for": work_item})
 
+    def release_lease(self, work_item: str, *, person: str, reason: str) -> Plain:
+        """Take a task from its owner."""
+        path = "/transition-lease/release?" + urlencode({"work_item": work_item})
+        return self._ask("POST", path, {"person": person, "reason": reason})
+
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout."""
         return self._ask("POST", "/repositories", {"path": str(source), "name": name, "prefix": prefix})

@@ -46,6 +46,10 @@ class Scope:
         """The repositories that the setting comes down to."""
         return self.repos or frozenset({self.self_repo} - {""})
 
+    def switches(self) -> str:
+        """What all processes of a database must have alike, as ``name=value`` words (DESIGN §5)."""
+        return f"transition_lease={'on' if self.enabled else 'off'} repos={','.join(sorted(self.named())) or '-'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

@@ -7,6 +7,7 @@ from orchestrator.domain.ids import TaskId
 from orchestrator.operations.deciding import Deciding
 from orchestrator.operations.effects import EffectDesk
 from orchestrator.operations.freezes import FreezeDesk
+from orchestrator.operations.leases import LeaseDesk
 from orchestrator.operations.reading import Reading
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
@@ -14,7 +15,7 @@ from orchestrator.stage_engine.situation import Configs
 from orchestrator.transition_lease import Ownership
 
 
-class Operations(Reading, Deciding, EffectDesk, FreezeDesk):
+class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk):
     """The operator's desk."""
 
     def __init__(
@@ -27,9 +28,11 @@ class Operations(Reading, Deciding, EffectDesk, FreezeDesk):
         entropy: Entropy,
         wake: Callable[[Iterable[TaskId]], None],
         extra: Callable[[], Mapping[str, object]],
+        give_up: Callable[[Iterable[TaskId]], None] = lambda ids: None,
     ) -> None:
-        """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory."""
+        """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory; ``give_up``: see LeaseDesk."""
         Reading.__init__(self, database, ownership, configs, extra=extra)
         Deciding.__init__(self, database, entropy=entropy, wake=wake)
         EffectDesk.__init__(self, database, clock=clock, entropy=entropy, wake=wake)
         FreezeDesk.__init__(self, database, wake=wake)
+        LeaseDesk.__init__(self, database, ownership, wake=wake, give_up=give_up)

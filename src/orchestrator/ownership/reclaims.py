@@ -19,6 +19,7 @@ from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.lease import Actor, Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.ownership.judge import Judge, age_s, warn_if_odd
 from orchestrator.ownership.term import Term
@@ -110,6 +111,19 @@ class Reclaims:
         """
         cases = [*self._stored(actor, max_held_s), *self._own(actor, max_held_s)]
         return [done for case in cases if (done := self.take_away(case)) is not None]
+
+    @never_raises(None, log)
+    def of_person(self, task_id: TaskId, person: str, reason: str) -> Case | None:
+        """The case of a person who takes a task from its owner; None where it has none."""
+        with self._database.read() as tx:
+            known = _known(tx, task_id)
+            leased = known is not None and self._scope.covers(known.repo)
+            held = leases.held(tx, task_id, self._term.process_ttl_s) if leased else None
+        entry = self._liveness.get(task_id) if held is None else self._entry_of(held.row)
+        if held is None and entry is None:
+            return None
+        said = reason or "released by a person"
+        return Case(task_id, Actor.OPERATOR, Why.FORCED, said, held, entry, person)
 
     def take_away(self, case: Case) -> Reclaimed | None:
         """Do it; None where it is not what was judged any more, or could not be stored."""

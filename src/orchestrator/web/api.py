@@ -199,6 +199,13 @@ def _acting(api: FastAPI, operations: Operations) -> None:
         lifted = operations.unfreeze(repo, person=said.person, reason=said.reason)
         return Json({"repo": repo, "lifted": lifted, "lent_to": None})
 
+    @api.post("/transition-lease/release", tags=["acting"])
+    def release(
+        work_item: str, said: Annotated[bodies.UnfreezeBody, Depends(bodies.reader(bodies.UnfreezeBody))]
+    ) -> Json:
+        """Take a task from its owner, who is refused from then on; 409 where nobody owns it."""
+        return Json(views.record(operations.release_lease(work_item, person=said.person, reason=said.reason)))
+
 
 def _metrics(api: FastAPI, operations: Operations, telemetry: Telemetry) -> None:
     @api.get("/metrics", tags=["reading"])

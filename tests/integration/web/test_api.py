@@ -6,10 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
-from orchestrator.db import tasks
+from orchestrator.db import leases, tasks
 from orchestrator.domain.effect import EffectName
+from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import JobKind
+from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_desk import Desk, Serve
@@ -196,6 +198,51 @@ class TestActing:
             assert answer.status_code == status, task
         assert api.post("/serial-gate/unfreeze", params=gate, json={"lend_to": "SHOP-2"}).status_code == 400
         assert api.post("/serial-gate/unfreeze?repo=nowhere", json={"for": "SHOP-2"}).status_code == 404
+
+
+class TestALease:
+    def test_is_shown_and_taken_from_its_owner(self, api: httpx.Client, desk: Desk) -> None:
+        task = desk.file()
+        with desk.ownership.transition(task.id, Actor.MONITOR) as lease:
+            assert lease is not None
+            (holder,) = api.get("/queue").json()["transition_lease"]["holders"]
+            assert (holder["task"], holder["owner"], holder["liveness"]) == ("SHOP-1", "monitor", "alive")
+            assert holder["age_s"] >= 0
+            desk.woken.clear()
+            sent = api.post(
+                "/transition-lease/release?work_item=SHOP-1", json={"person": "Ann", "reason": "it hangs"}
+            )
+            assert (sent.status_code, sent.json()["owner"], sent.json()["why"]) == (200, "monitor", "forced")
+            assert desk.woken == [task.id]
+            shown = api.get("/queue").json()["transition_lease"]
+            assert (shown["holders"], shown["stale_reclaims"], shown["forced_reclaims"]) == ([], 0, 1)
+            with desk.database.read() as tx, pytest.raises(LostRace):
+                leases.check(tx, lease)
+
+    def test_is_released_without_a_body(self, api: httpx.Client, desk: Desk) -> None:
+        task = desk.file()
+        with desk.ownership.transition(task.id, Actor.MONITOR):
+            assert api.post("/transition-lease/release?work_item=SHOP-1").status_code == 200
+
+    @pytest.mark.parametrize(
+        ("work_item", "status", "detail"),
+        [
+            ("SHOP-1", 409, "Nobody owns SHOP-1"),
+            ("SHOP-9", 404, "SHOP-9"),
+            ("../x' --", 404, "There is no task"),
+        ],
+    )
+    def test_that_is_not_there_is_not_released(
+        self, api: httpx.Client, desk: Desk, work_item: str, status: int, detail: str
+    ) -> None:
+        desk.file()
+        sent = api.post("/transition-lease/release", params={"work_item": work_item})
+        assert (sent.status_code, detail in sent.json()["detail"]) == (status, True), sent.text
+
+    def test_is_not_released_without_the_token(self, serve: Serve, desk: Desk) -> None:
+        desk.file()
+        with client(serve(token=TOKEN)) as api:
+            assert api.post("/transition-lease/release?work_item=SHOP-1").status_code == 401
 
 
 class TestWhatAPersonSaw:

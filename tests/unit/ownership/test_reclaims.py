@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.db import leases, tasks
 from orchestrator.domain.errors import LostRace
-from orchestrator.domain.ids import BootId
+from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.lease import Actor, Lease, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
@@ -326,3 +326,45 @@ def test_a_thread_that_was_taken_for_hung_while_it_waited_for_the_database_gives
     assert len(taken) == 1
     assert rows(store) == 0
     assert BootId(ME) == mine.boot_id
+
+
+def test_a_person_takes_a_task_from_a_living_owner(store: Store, task: Task) -> None:
+    """No age is asked for; what the owner still does is refused (FR-6)."""
+    mine, theirs = ownership(store), ownership(store, OTHER)
+    with theirs.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        assert mine.owner_of(task) == "monitor"
+        taken = mine.release_by_person(task.id, person="Ann", reason="it hangs")
+        assert taken is not None
+        assert (taken.why, taken.owner, taken.own) == (Why.FORCED, "monitor", False)
+        assert mine.owner_of(task) is None
+        with store.database.write() as tx, pytest.raises(LostRace):
+            leases.check(tx, lease)
+    (event,) = store.rows("SELECT actor, data FROM events WHERE type = 'lease.reclaimed'")
+    told = json.loads(event["data"])
+    assert (event["actor"], told["person"], told["reason"]) == ("operator", "Ann", "it hangs")
+    (alert,) = store.rows("SELECT payload FROM outbox")
+    assert "was taken away by Ann: it hangs" in json.loads(alert["payload"])["text"]
+    assert counts(mine) == (0, 1)
+
+
+def test_a_person_takes_a_task_from_a_thread_of_this_very_process(store: Store, task: Task) -> None:
+    mine = ownership(store)
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        taken = mine.release_by_person(task.id, person="Ann", reason="")
+        assert taken is not None
+        assert taken.own
+        with mine.transition(task.id, Actor.RECONCILER) as successor:
+            assert successor is not None
+
+
+def test_there_is_nothing_to_release_where_nobody_owns(store: Store, task: Task) -> None:
+    mine, off = ownership(store), ownership(store, OTHER, scope=OFF)
+    assert mine.release_by_person(task.id, person="Ann", reason="") is None
+    assert mine.release_by_person(TaskId(404), person="Ann", reason="") is None
+    register(store, BootId("third"))
+    plant(store, task, boot_id="third")
+    assert off.owner_of(task) is None  # leases are not read
+    assert rows(store) == 1
+    assert counts(mine) == (0, 0)

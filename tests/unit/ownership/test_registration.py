@@ -8,12 +8,16 @@ import pytest
 from orchestrator.daemons.heartbeat import Heartbeat
 from orchestrator.db import leases
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import DatabaseError
+from orchestrator.domain.errors import DatabaseError, OperatorError
 from orchestrator.domain.ids import BootId
+from orchestrator.domain.lease import Scope
+from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import SystemProcesses
+from orchestrator.transition_lease import EVERYTHING
 from tests.fixtures_db import Store
+from tests.fixtures_ownership import register
 
 TTL_S, ME = 30.0, BootId("me")
 
@@ -43,10 +47,13 @@ class Slow:
         """It is the store's."""
 
 
-def registration(store: Store, database: Database | None = None) -> Registration:
-    term = Term(store.clock, TTL_S)
+def registration(
+    store: Store, database: Database | None = None, *, boot_id: BootId = ME, scope: Scope = EVERYTHING
+) -> Registration:
+    term, processes = Term(store.clock, TTL_S), SystemProcesses()
+    judge = Judge(boot_id=boot_id, processes=processes, clock=store.clock, term=term)
     return Registration(
-        database or store.database, ME, SystemProcesses(), store.clock, term, "test", "transition_lease=on"
+        database or store.database, boot_id, processes, store.clock, term, judge, "serve", scope.switches()
     )
 
 
@@ -126,3 +133,70 @@ def test_what_a_lease_still_names_is_not_forgotten(store: Store) -> None:
     store.raw("INSERT INTO transition_lease (task_id, owner, owner_boot_id) VALUES (1, 'monitor', 'me')")
     me.leave()
     assert len(on_the_list(store)) == 1
+
+
+SHOP = Scope(repos=frozenset({"shop"}))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "said"),
+    [
+        (EVERYTHING, Scope(enabled=False), "transition_lease is on there and off here"),
+        (Scope(enabled=False), EVERYTHING, "transition_lease is off there and on here"),
+        (SHOP, EVERYTHING, "repos is shop there and * here"),
+        (Scope(repos=frozenset()), SHOP, "repos is - there and shop here"),
+    ],
+)
+def test_processes_with_different_switches_refuse_to_run_together(
+    store: Store, theirs: Scope, ours: Scope, said: str
+) -> None:
+    registration(store, boot_id=BootId("first"), scope=theirs).enter()
+    me = registration(store, scope=ours)
+    with pytest.raises(OperatorError) as refused:
+        me.enter()
+    assert said in refused.value.message
+    assert f"serve (pid {SystemProcesses().own().pid}" in refused.value.message
+    assert "ORCH_TRANSITION_LEASE_REPOS" in refused.value.hint
+    assert me.term.number() is None
+    assert [row["boot_id"] for row in store.rows("SELECT boot_id FROM processes")] == ["first"]
+
+
+def test_the_same_scope_said_differently_is_the_same(store: Store) -> None:
+    """What counts is which repositories the settings come down to."""
+    registration(store, boot_id=BootId("first"), scope=SHOP).enter()
+    registration(store, scope=Scope(repos=frozenset(), self_repo="shop")).enter()
+
+
+@pytest.mark.parametrize(
+    "gone", [{"start_ticks": 1}, {"machine_boot_id": "another", "silent": True}], ids=str
+)
+def test_what_a_dead_process_had_does_not_matter(store: Store, gone: dict[str, object]) -> None:
+    silent = gone.pop("silent", False)
+    register(store, **gone)  # with switches of an older version
+    if silent:
+        store.clock.advance(TTL_S + 1)
+    registration(store).enter()
+
+
+def test_an_unknown_process_counts_until_its_term_has_ended(store: Store) -> None:
+    register(store, machine_boot_id="another")
+    with pytest.raises(OperatorError, match="transition_lease is not said there and on here"):
+        registration(store).enter()
+    store.clock.advance(TTL_S + 1)
+    registration(store).enter()
+
+
+def test_who_was_off_the_list_does_not_come_back_beside_other_switches(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    me = registration(store)
+    me.enter()
+    store.raw("DELETE FROM processes")
+    other = registration(store, boot_id=BootId("other"), scope=Scope(enabled=False))
+    other.enter()
+    assert not me.beat()
+    assert "runs with other switches" in capsys.readouterr().out
+    assert me.term.number() is None
+    other.leave()
+    assert me.beat()
+    assert me.term.number() == 1

@@ -448,6 +448,7 @@ def test_the_board_shows_who_holds_what(store: Store) -> None:
                     "owner": "monitor",
                     "stage": "development",
                     "since": "2026-01-05 10:00:00",
+                    "age_s": 0,
                     "liveness": "alive",
                 }
             ],

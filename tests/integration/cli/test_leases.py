@@ -1,0 +1,97 @@
+"""``orch lease``, and that processes with other switches do not run beside each other."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from orchestrator.runtime.process import SystemProcesses
+from tests.fixtures_orch import Here, Orch
+
+
+@pytest.fixture
+def shop(here: Here, orch: Orch) -> Here:
+    """Commands inside a registered checkout with one ticket."""
+    assert here("init", cwd=orch.checkout().folder).code == 0
+    assert here("task", "add", "Add a basket").code == 0
+    return here
+
+
+def write(orch: Orch, statement: str, *values: object) -> None:
+    """Past the product, as a person with a SQLite shell would."""
+    with closing(sqlite3.connect(orch.home / "orchestrator.db")) as connection, connection:
+        connection.execute(statement, values)
+
+
+def living_process(orch: Orch, switches: str) -> None:
+    """The process of this test on the list."""
+    me = SystemProcesses().own()
+    write(
+        orch,
+        "INSERT INTO processes VALUES ('other', '', ?, ?, ?, ?, 'serve', ?, '', '2126-01-05T10:00:00.000000Z')",
+        me.machine_boot_id,
+        me.pid_namespace,
+        me.pid,
+        me.start_ticks,
+        switches,
+    )
+
+
+def leased(orch: Orch) -> None:
+    living_process(orch, "transition_lease=on repos=*")
+    write(
+        orch,
+        "INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, stage, acquired_at) "
+        "VALUES (1, 'monitor', 4711, 'other', 'created', '2026-01-05 10:00:00')",
+    )
+
+
+def test_a_lease_is_listed_with_its_age_and_its_owners_liveness(shop: Here, orch: Orch) -> None:
+    assert "No lease is held." in shop("lease", "list").out
+    leased(orch)
+    said = shop("lease", "list")
+    assert said.code == 0
+    assert "AGE_S" in said.out
+    (holder,) = shop("lease", "list", "--json").data["holders"]
+    assert (holder["task"], holder["owner"], holder["liveness"]) == ("SHOP-1", "monitor", "alive")
+    assert holder["age_s"] > 0
+
+
+def test_a_lease_is_taken_from_its_living_owner(shop: Here, orch: Orch) -> None:
+    leased(orch)
+    said = shop("lease", "release", "shop-1", "--reason", "it hangs", "--as", "Ann")
+    assert said.code == 0, said.err
+    assert "SHOP-1 is free: monitor had it since 2026-01-05 10:00:00" in said.out
+    assert shop("lease", "list", "--json").data["holders"] == []
+    told = shop("task", "show", "SHOP-1", "--events", "--json").data["events"]
+    (event,) = [event for event in told if event["type"] == "lease.reclaimed"]
+    assert (event["actor"], event["data"]["person"], event["data"]["reason"]) == (
+        "operator",
+        "Ann",
+        "it hangs",
+    )
+
+
+def test_where_nobody_owns_a_task_this_is_said(shop: Here) -> None:
+    said = shop("lease", "release", "SHOP-1", "--reason", "it hangs")
+    assert said.code == 2
+    assert "Nobody owns SHOP-1; there is nothing to release." in said.err
+    assert shop("lease", "release", "SHOP-9", "--reason", "it hangs").code == 2
+    assert shop("lease", "release", "SHOP-1").code == 2  # without a reason
+
+
+def test_nothing_starts_beside_a_living_process_with_other_switches(shop: Here, orch: Orch) -> None:
+    living_process(orch, "transition_lease=off repos=*")
+    for command in (("serve",), ("unfreeze", "shop")):
+        said = shop(*command)
+        assert said.code == 2
+        assert "transition_lease is off there and on here" in said.err
+        assert "ORCH_TRANSITION_LEASE_ENABLED" in said.err
+    assert shop("queue").code == 0  # looking is not running
+
+
+def test_what_is_out_of_scope_is_said(shop: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCH_TRANSITION_LEASE_REPOS", "another")
+    assert "In scope (ORCH_TRANSITION_LEASE_REPOS): another." in shop("lease", "list").out
+    said = shop("lease", "release", "SHOP-1", "--reason", "it hangs")
+    assert "out of the leases' scope" in said.err

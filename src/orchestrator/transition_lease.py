@@ -6,7 +6,7 @@ Public functions never raise: an error is a WARNING and "busy" (nothing is done 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
@@ -97,19 +97,18 @@ class Ownership:
             self._liveness.end(task_id, entry)
 
     def release(self, tx: Tx, lease: Lease, *, epoch: int) -> None:
-        """Give the lease back inside the transition's own commit, under the epoch that the stage write has raised."""
-        if lease.durable:
-            tx.execute("leases.release", task_id=lease.task_id, boot_id=self.boot_id, epoch=epoch)
-        self._released.add(lease)
+        """Give the lease back inside the transition's own commit, under the epoch that the stage write has raised.
 
-    def reclaim(self, actor: Actor, max_held_s: float) -> list[Reclaimed]:
+        Where that fails, the commit decides about the transition, and the lease is given back like any other.
+        """
+        if not lease.durable or self._release_in(tx, lease, epoch):
+            self._released.add(lease)
+
+    @never_raises((), log)
+    def reclaim(self, actor: Actor, max_held_s: float) -> Sequence[Reclaimed]:
         """Take every lease whose owner is dead, and every one that was held for longer than the backstop, from whoever
-        has it (FR-3, tier 3). Nothing where the leases cannot be read."""
-        try:
-            return self._reclaims.sweep(actor, max_held_s)
-        except OrchestratorError as error:
-            log.warning("leases not looked at", reason=str(error))
-            return []
+        has it (FR-3, tier 3)."""
+        return self._reclaims.sweep(actor, max_held_s)
 
     def covers(self, repo: str) -> bool:
         """Whether a repository's tasks are leased at all (FR-7)."""
@@ -148,19 +147,12 @@ class Ownership:
 
     def snapshot(self) -> dict[str, object]:
         """What ``GET /queue`` shows of ownership: holders (None: not readable), defers, reclaims (FR-6)."""
-        holders: list[dict[str, object]] | None = None
-        try:
-            with self._database.read() as tx:
-                now = leases.now(tx)
-                holders = [self._holder(tx, row, now) for row in leases.all_rows(tx)]
-        except OrchestratorError as error:
-            log.warning("leases not read", reason=str(error))
         taken = self._reclaims.counts()
         with self._counting:
             return {
                 "enabled": self._scope.enabled,
                 "scope": sorted(self._scope.named()),
-                "holders": holders,
+                "holders": self._holders(),
                 "deferred": dict(self._defers),
                 "stale_reclaims": taken[Why.STALE],
                 "forced_reclaims": taken[Why.FORCED],
@@ -242,6 +234,12 @@ class Ownership:
                 tell(tx, case, task, lease.epoch)
             return lease
 
+    @never_raises(None, log)
+    def _holders(self) -> list[dict[str, object]] | None:
+        with self._database.read() as tx:
+            now = leases.now(tx)
+            return [self._holder(tx, row, now) for row in leases.all_rows(tx)]
+
     def _holder(self, tx: Tx, row: leases.LeaseRow, now: str) -> dict[str, object]:
         age = age_s(row, now)
         return {
@@ -255,6 +253,11 @@ class Ownership:
 
     def _process(self, tx: Tx, row: leases.LeaseRow) -> leases.ProcessRow | None:
         return leases.process(tx, row.owner_boot_id, self._term.process_ttl_s) if row.owner_boot_id else None
+
+    @never_raises(False, log)
+    def _release_in(self, tx: Tx, lease: Lease, epoch: int) -> bool:
+        tx.execute("leases.release", task_id=lease.task_id, boot_id=self.boot_id, epoch=epoch)
+        return True
 
     @never_raises(None, log)
     def _give_back(self, lease: Lease) -> None:

@@ -20,7 +20,7 @@ class LeaseRow:
     run_id: int | None
     stage: str | None
     acquired_at: str
-    work_item: str | None = None
+    work_item: str | None  # None: there is no such task
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def now(tx: Tx) -> str:
 
 def all_rows(tx: Tx) -> list[LeaseRow]:
     """Every lease row, for people."""
-    return [_lease(row, row["work_item"]) for row in tx.all("leases.all")]
+    return [_lease(row) for row in tx.all("leases.all")]
 
 
 def register_process(
@@ -187,7 +187,7 @@ def processes(tx: Tx, ttl_s: float) -> list[ProcessRow]:
     return [_process(row) for row in tx.all("leases.processes", ttl_s=ttl_s)]
 
 
-def _lease(row: Row, work_item: str | None = None) -> LeaseRow:
+def _lease(row: Row) -> LeaseRow:
     return LeaseRow(
         TaskId(row["task_id"]),
         row["owner"],
@@ -196,7 +196,7 @@ def _lease(row: Row, work_item: str | None = None) -> LeaseRow:
         row["run_id"],
         row["stage"],
         row["acquired_at"],
-        work_item,
+        row["work_item"],
     )
 
 

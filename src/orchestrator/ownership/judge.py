@@ -98,4 +98,5 @@ def warn_if_odd(row: LeaseRow) -> None:
     ]
     if odd:
         shown = {name: ascii(getattr(row, name))[:60] for name in odd}
-        log.warning("lease row with odd values; only its process counts", task_id=row.task_id, odd=shown)
+        named = row.work_item or row.task_id
+        log.warning("lease row with odd values; only its process counts", task=named, odd=shown)

@@ -106,8 +106,6 @@ class Reclaims:
     def sweep(self, actor: Actor, max_held_s: float) -> list[Reclaimed]:
         """Look at every lease: take those of dead owners, and of owners that have had one for longer than
         ``max_held_s``, whoever they are.
-
-        :raises DatabaseError: the leases cannot be read.
         """
         cases = [*self._stored(actor, max_held_s), *self._own(actor, max_held_s)]
         return [done for case in cases if (done := self.take_away(case)) is not None]

@@ -39,7 +39,7 @@ def enter(stack: ExitStack, owner: Ownership, task: Task, actor: Actor = Actor.M
 
 
 def reap(owner: Ownership, backstop_s: float = BACKSTOP_S) -> list[Reclaimed]:
-    return owner.reclaim(Actor.REAPER, backstop_s)
+    return list(owner.reclaim(Actor.REAPER, backstop_s))
 
 
 def rows(store: Store) -> int:

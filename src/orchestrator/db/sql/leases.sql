@@ -9,7 +9,8 @@ WHERE transition_lease.owner IS :judged_owner AND transition_lease.owner_pid IS 
   AND transition_lease.stage IS :judged_stage AND transition_lease.acquired_at IS :judged_acquired_at;
 
 -- name: get
-SELECT * FROM transition_lease WHERE task_id = :task_id;
+SELECT transition_lease.*, tasks.work_item FROM transition_lease LEFT JOIN tasks ON tasks.id = task_id
+WHERE task_id = :task_id;
 
 -- name: all
 SELECT transition_lease.*, tasks.work_item, tasks.stage AS task_stage FROM transition_lease

@@ -1,0 +1,190 @@
+"""What nobody of ours would have written, and a database that fails anywhere: a warning that names the task, a safe
+default, and the queue goes on (FR-7, NFR-1)."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.db import leases
+from orchestrator.db.database import Tx
+from orchestrator.domain.errors import DatabaseError, LostRace
+from orchestrator.domain.ids import BootId, TaskId
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Task
+from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
+from orchestrator.transition_lease import Ownership
+from tests.fixtures_db import Store
+from tests.fixtures_ownership import OTHER, ownership, plant, register
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def task(store: Store) -> Task:
+    return store.new_task(stage=Stage.DEVELOPMENT)
+
+
+def goes_on(store: Store, mine: Ownership) -> bool:
+    """Another task is taken and given back as ever."""
+    with mine.transition(store.new_task().id, Actor.RECONCILER) as lease:
+        return lease is not None
+
+
+ODD = [
+    pytest.param({"owner": "nobody knows"}, "owner", id="unknown_owner"),
+    pytest.param({"owner": b"\xff\xfe"}, "owner", id="owner_of_bytes"),
+    pytest.param({"boot_id": None}, "owner_boot_id", id="no_boot_id"),
+    pytest.param({"boot_id": b"\x00\xff"}, "owner_boot_id", id="boot_id_of_bytes"),
+    pytest.param({"pid": -7}, "owner_pid", id="negative_pid"),
+    pytest.param({"pid": "many"}, "owner_pid", id="pid_of_words"),
+    pytest.param({"stage": "merging"}, "stage", id="unknown_stage"),
+    pytest.param({"acquired_at": "soon"}, "acquired_at", id="time_of_words"),
+    pytest.param({"acquired_at": 17}, "acquired_at", id="time_of_numbers"),
+]
+
+
+@pytest.mark.parametrize(("odd", "named"), ODD)
+def test_an_odd_row_is_warned_of_and_taken_over_where_its_owner_is_dead(
+    store: Store, task: Task, odd: dict[str, object], named: str, capsys: Printed
+) -> None:
+    plant(store, task, **odd)  # type: ignore[arg-type]
+    mine = ownership(store)
+    assert mine.snapshot()["holders"]
+    with mine.transition(task.id, Actor.RECONCILER) as lease:
+        assert lease is not None
+    told = capsys.readouterr().out
+    assert "lease row with odd values" in told
+    assert named in told
+    assert task.work_item in told
+    assert goes_on(store, mine)
+
+
+@pytest.mark.parametrize(("odd", "named"), [case for case in ODD if "boot_id" not in str(case.id)])
+def test_an_odd_row_of_a_living_owner_is_a_reason_to_skip(
+    store: Store, task: Task, odd: dict[str, object], named: str, capsys: Printed
+) -> None:
+    """Whatever else it says, its process lives: nothing is done twice (FR-5)."""
+    register(store)
+    plant(store, task, **odd)  # type: ignore[arg-type]
+    mine = ownership(store)
+    with mine.transition(task.id, Actor.RECONCILER) as lease:
+        assert lease is None
+    assert mine.reclaim(Actor.REAPER, 3600.0) == []
+    assert named in capsys.readouterr().out
+    assert goes_on(store, mine)
+
+
+def test_a_lease_from_the_future_is_not_believed(store: Store, task: Task) -> None:
+    """Its epoch is higher than the task's: whatever it was acquired from is not this database as it is now."""
+    mine = ownership(store)
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        future = replace(lease, epoch=lease.epoch + 5)
+        with store.database.write() as tx:
+            with pytest.raises(LostRace, match="is at epoch"):
+                leases.check(tx, future)
+            assert not leases.release(tx, future)
+            assert not leases.raise_epoch(tx, future)
+    assert goes_on(store, mine)
+
+
+def test_a_task_without_an_epoch_is_left_alone(store: Store, task: Task, capsys: Printed) -> None:
+    store.raw("DROP TRIGGER transition_epoch_stays")
+    store.raw("DELETE FROM transition_epoch WHERE task_id = :t", {"t": task.id})
+    mine = ownership(store)
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is None
+    assert f"task_id={task.id}" in capsys.readouterr().out.replace("\x1b[0m", "").replace(" = ", "=")
+    assert goes_on(store, mine)
+
+
+class Breaking:
+    """Every transaction fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        raise self._error
+        yield
+
+    read = write
+
+    def close(self) -> None:
+        """There is nothing."""
+
+    def execute(self, name: str, /, **params: object) -> int:
+        raise self._error
+
+    one = all = execute
+
+
+class Blind(SystemProcesses):
+    """/proc cannot be read, in a way nobody has thought of."""
+
+    def liveness(self, identity: ProcessIdentity) -> Liveness:
+        raise RuntimeError("no /proc today")
+
+
+def entered(mine: Ownership, task_id: TaskId) -> object:
+    with mine.transition(task_id, Actor.MONITOR) as lease:
+        return lease
+
+
+CALLS: list[tuple[str, Callable[[Ownership, Task], object], object]] = [
+    ("transition", lambda mine, task: entered(mine, task.id), None),
+    ("reclaim", lambda mine, task: list(mine.reclaim(Actor.REAPER, 1.0)), []),
+    ("owner_of", lambda mine, task: mine.owner_of(task), None),
+    ("release_by_person", lambda mine, task: mine.release_by_person(task.id, person="", reason=""), None),
+    ("snapshot", lambda mine, task: mine.snapshot()["holders"], None),
+]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatabaseError("The database refused: boom."),
+        sqlite3.OperationalError("boom"),
+        RuntimeError("boom"),
+        KeyError("boom"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize(("call", "safe"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS])
+def test_a_database_that_raises_is_a_warning_and_a_safe_default(
+    store: Store,
+    task: Task,
+    call: Callable[[Ownership, Task], object],
+    safe: object,
+    error: Exception,
+    capsys: Printed,
+) -> None:
+    mine = ownership(store, database=Breaking(error))
+    assert call(mine, task) == safe
+    assert "boom" in capsys.readouterr().out
+
+
+def test_a_release_that_fails_leaves_the_lease_to_the_exit(store: Store, task: Task, capsys: Printed) -> None:
+    mine = ownership(store)
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        mine.release(Breaking(sqlite3.OperationalError("boom")), lease, epoch=lease.epoch)  # type: ignore[arg-type]
+        assert "boom" in capsys.readouterr().out
+        assert store.rows("SELECT 1 FROM transition_lease")
+    assert not store.rows("SELECT 1 FROM transition_lease")
+
+
+def test_an_owner_that_cannot_be_judged_is_not_replaced(store: Store, task: Task, capsys: Printed) -> None:
+    register(store, OTHER)
+    plant(store, task)
+    mine = ownership(store, processes=Blind())
+    with mine.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is None
+    assert "no /proc today" in capsys.readouterr().out
+    assert goes_on(store, mine)
+    assert mine.boot_id == BootId("me")

@@ -176,7 +176,10 @@ class Ownership:
         finally:
             if lease is None:
                 self._liveness.end(task_id, entry)
-        if lease is None or self._liveness.get(task_id) is entry:
+        if lease is None:
+            return None
+        self._telemetry.count(Metric.LEASE_ACQUIRED, entry.owner)
+        if self._liveness.get(task_id) is entry:
             return lease
         self._give_back(lease)  # this very thread was taken for hung while it waited
         return None

@@ -157,8 +157,9 @@ class JobReaper:
             return 1
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
-        if run is None or self._launcher.result(run) is not None:
-            self._reap(job, reason)
+        if (run is None or self._launcher.result(run) is not None) and self._reap(job, reason):
+            self._worker.give_up(job.id)
+            self._wakeups.everything()
         return 1
 
     def _note_backstop(self, job: Job, reason: str) -> None:

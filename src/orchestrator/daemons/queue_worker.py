@@ -116,6 +116,11 @@ class QueueWorker:
             underway = self._underway.get(job_id)
         return None if underway is None else self._clock.boottime() - underway.began
 
+    def give_up(self, job_id: int) -> None:
+        """The thread at this job hangs, and the job has been taken from it: its place is free."""
+        with self._lock:
+            self._underway.pop(job_id, None)
+
     def stop(self) -> None:
         """Claim nothing more; checks are interrupted, agents go on without us."""
         self._stopping.set()

@@ -53,7 +53,6 @@ from orchestrator.observability.log import configure_logging, get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
-from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
 from orchestrator.places import Folders, Place
@@ -276,7 +275,7 @@ class App:
             self.folders,
             self.ownership,
             boot_id=self.boot_id,
-            judge=Judge(boot_id=self.boot_id, processes=self.processes, clock=self.clock, term=self.term),
+            judge=self.ownership.judge,
             process_ttl_s=self.settings.process_ttl_s,
             max_held_s=self.settings.reaper_max_running_s,
             telemetry=self.telemetry,

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
+from orchestrator.domain.lease import Scope
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.process import Processes
@@ -61,6 +62,7 @@ def examine(
         yield from _programs(git, at, config, environ)
         yield from _time_outs(at.name, config, settings.reaper_max_running_s)
         yield from _delivery(at.name, config)
+    yield from _leases(settings.lease_scope, [at.name for at in configs])
     yield from _own_delivery(settings, {at.name: config for at, config in configs.items()})
 
 
@@ -242,6 +244,18 @@ def _delivery(name: str, config: RepoConfig) -> Iterator[Finding]:
     if config.coverage is None:
         yield Finding(
             Level.NOTE, f"{name} coverage", "not measured", "[coverage] makes the baseline only rise."
+        )
+
+
+def _leases(scope: Scope, names: Iterable[str]) -> Iterator[Finding]:
+    """Whose tasks run without a lease, on purpose or by a misspelt name (FR-7)."""
+    outside = sorted(name for name in names if not scope.covers(name))
+    if outside:
+        yield Finding(
+            Level.WARNING,
+            "leases",
+            f"the tasks of {', '.join(outside)} run without a lease: two actors may do the same work, once in vain.",
+            "Nothing happens twice all the same. See ORCH_TRANSITION_LEASE_ENABLED and ORCH_TRANSITION_LEASE_REPOS.",
         )
 
 

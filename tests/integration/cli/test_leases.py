@@ -95,3 +95,12 @@ def test_what_is_out_of_scope_is_said(shop: Here, monkeypatch: pytest.MonkeyPatc
     assert "In scope (ORCH_TRANSITION_LEASE_REPOS): another." in shop("lease", "list").out
     said = shop("lease", "release", "SHOP-1", "--reason", "it hangs")
     assert "out of the leases' scope" in said.err
+
+
+def test_doctor_says_whose_tasks_run_without_a_lease(shop: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> list[str]:
+        return [f["text"] for f in shop("doctor", "--json").data["findings"] if f["about"] == "leases"]
+
+    assert found() == []
+    monkeypatch.setenv("ORCH_TRANSITION_LEASE_REPOS", "shpo")
+    assert ["shop" in text for text in found()] == [True]

@@ -2,9 +2,9 @@
 
 Each scenario is an installation with two tasks that both want staging. Life after life of the whole service is ended by
 SIGKILL at a seeded point, before or after it took effect, or anywhere; or one of its programs is: git between the
-prepare and the commit of a transaction, a deploy's runner, an agent's supervisor. Versions are broken in production,
-undone, repaired and started again; people cancel; outsiders push to main. In the end the oracle has to find that all
-agree.
+prepare and the commit of a transaction, a deploy's runner, an agent's supervisor. Some programs are stopped instead and
+go on lives later; some calls are accepted, cut off, and land late. Versions are broken in production, undone, repaired
+and started again; people cancel; outsiders push to main. In the end the oracle has to find that all agree.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
 from tests.proofs.people import Person, acting
 from tests.proofs.report import Scenario
-from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Nth, Policy, around
+from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Late, Nth, Policy, around
 from tests.proofs.templates import DELIVERED, TESTED, file_two, make_templates
 from tests.proofs.world import World, held
 
@@ -32,6 +32,7 @@ KILLS = 40  # of a scenario; then it may live
 LIVES = 150
 SECOND, THIRD = "change_S_2.py", "change_S_3.py"
 PROGRAMS = ("git.update-ref", "git.fetch", "git.merge-tree", "git.commit-tree", "run.checks", "run.build")
+LATE = ("git.update-ref", "spawn.deploy.runner")  # calls that can land when their caller is long gone
 CHILDREN = ("git.update-ref", "spawn.deploy.runner", "spawn.agents.supervisor")
 NAMED = (*EFFECTS, *scheduler.NAMED, *OUTSIDE_POINTS, *around(*PROGRAMS, *CHILDREN))
 SHAPES: Mapping[str, float] = {
@@ -57,6 +58,8 @@ def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = 
     person, wanted = Person(world), file_two if shape == "early" else nothing
     while told.counts["lives"] < LIVES and not told.findings:
         free = told.counts["kills"] >= kills
+        if free or chance.random() < 0.3:
+            told.counts["programs stopped"] += world.wake_programs()
         life = Life(polite=chance.random() < 0.5) if free else _life(shape, chance, world)
         lived = live(world, replace(life, script=_both(wanted, life.script)))
         _count(told, lived)
@@ -69,10 +72,23 @@ def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = 
             wanted = acting(acts)
         elif lived.ending is not Ending.KILLED:
             told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
-    told.findings += oracle.at_the_end(world) if not told.findings else []
+    told.findings += _last_look(world) if not told.findings else []
     told.ended = {item: row["stage"] for item, row in held(world).items()}
     told.seconds = SystemClock().boottime() - began
     return told
+
+
+def _last_look(world: World) -> list[str]:
+    """Once every stopped program has been woken and every late call has landed, and the service has seen it."""
+    world.wake_programs()
+    if not world.programs_have_ended():
+        return ["programs: something that was started never ends"]
+    lived = live(world, Life(polite=True))
+    return (
+        oracle.at_the_end(world)
+        if lived.ending is Ending.REST
+        else [f"life: the last one ended {lived.ending}"]
+    )
 
 
 def _both(one: Script, other: Script) -> Script:
@@ -116,9 +132,13 @@ def _end(chance: random.Random) -> tuple[Policy, float | None]:
             At(chance.choice(("db.before_commit", "db.after_commit")), Kill(), chance.randint(1, 25))
         ), None
     if what < 0.9:
-        signum = signal.SIGKILL
-        hurt = Hurt(signum, chance.choice((0.0, chance.random() * 0.3)), and_us=chance.random() < 0.5)
+        signum = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP))
+        and_us = chance.random() < 0.5 or signum == signal.SIGSTOP
+        hurt = Hurt(signum, chance.choice((0.0, chance.random() * 0.3)), and_us=and_us)
         return First(At(f"{chance.choice(CHILDREN)}.before", hurt, _few(chance)), last), None
+    if what < 0.95:
+        late = At(f"{chance.choice(LATE)}.before", Late(0.1 + chance.random()), _few(chance))
+        return First(late, last), None
     return last, 0.05 + chance.random() * 0.4
 
 

@@ -1,9 +1,13 @@
 """After done: an environment is watched by its last settled start, through rollback and the same SHA again (N22)."""
 
+import pytest
+
 from orchestrator.daemons.drift_watch import LOOKS
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import Build, Pipeline
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)  # several tickets each, on a machine that may have other work
 
 
 def _look(line: Pipeline, times: int = 1) -> dict[str, str]:

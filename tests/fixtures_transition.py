@@ -197,6 +197,7 @@ class Bench:
             entropy=self.store.entropy,
             waypoints=passing,
             secrets=(),
+            why_closed=lambda repo: None,
             wake=self.woken.extend,
             stop_job=lambda task_id: None,
         )

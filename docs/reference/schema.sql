@@ -1,5 +1,10 @@
 -- The schema on SQLite. Written by `./dev python -m tests.write_schema`; do not edit.
 
+CREATE TABLE accepted_traces (
+    name TEXT PRIMARY KEY,
+    at   TEXT NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE agent_runs (
     id                 INTEGER PRIMARY KEY,
     job_id             INTEGER NOT NULL REFERENCES jobs (id),
@@ -132,6 +137,23 @@ CREATE TABLE installation (
     sequence        INTEGER NOT NULL DEFAULT 0,
     created_at      TEXT NOT NULL
 );
+
+CREATE TABLE installation_marks (
+    repo       TEXT PRIMARY KEY REFERENCES repositories (name),
+    generation INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),  -- of the last claim that is known to have worked
+    start_id   TEXT,
+    main_sha   TEXT,                                                -- main's tip when it was last compared
+    accepted   INTEGER NOT NULL DEFAULT 0,                          -- merges up to this effect may be missing on main
+    cause      TEXT CHECK (cause IN ('database', 'forge', 'stranger')),
+    reason     TEXT,
+    closed_at  TEXT,
+    CHECK ((cause IS NULL) = (reason IS NULL) AND (cause IS NULL) = (closed_at IS NULL))
+);
+
+CREATE TABLE installation_starts (
+    start_id TEXT PRIMARY KEY,
+    at       TEXT NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE job_deps (
     task_id    INTEGER NOT NULL REFERENCES tasks (id),
@@ -386,6 +408,12 @@ WHEN NEW.epoch <= OLD.epoch BEGIN SELECT RAISE(ABORT, 'an environment''s epoch o
 
 CREATE TRIGGER events_are_never_changed BEFORE UPDATE ON events
 BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
+
+CREATE TRIGGER installation_sequence_only_rises BEFORE UPDATE OF sequence ON installation
+WHEN NEW.sequence <= OLD.sequence BEGIN SELECT RAISE(ABORT, 'the ledger''s number only rises'); END;
+
+CREATE TRIGGER installation_marks_only_rise BEFORE UPDATE OF generation ON installation_marks
+WHEN NEW.generation < OLD.generation BEGIN SELECT RAISE(ABORT, 'a repository''s generation only rises'); END;
 
 CREATE TRIGGER freeze_is_lent_within_its_repository BEFORE UPDATE OF lent_to ON repo_freeze
 WHEN NEW.lent_to IS NOT NULL AND NOT EXISTS

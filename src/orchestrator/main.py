@@ -12,7 +12,8 @@ log = structlog.get_logger(__name__)
 
 
 class Service:
-    """All daemons of one process. Start: recovery first, then the driver, the worker and the timers; stop: the reverse.
+    """All daemons of one process. Start: the guard, recovery, then the driver, the worker and the timers; stop: the
+    reverse.
 
     Stopping claims nothing more, lets transitions that run finish within the budget, and leaves agents running (law 8).
     """
@@ -24,6 +25,7 @@ class Service:
             self._loop(app.outbox, wake=app.wakeups.outbox),
             self._loop(app.worker, wake=app.wakeups.queue),
             self._loop(app.cleaner),
+            self._loop(app.guard_watch),
             self._loop(app.housekeeper),
         ]
         if app.settings.reaper_enabled:
@@ -35,10 +37,11 @@ class Service:
         self._started = False
 
     def start(self) -> None:
-        """Recover, then run."""
+        """See whether database and forges belong together, recover, then run."""
         app = self._app
         self._heartbeat.start()  # as long as anything of ours may act: trust in our own leases rests on it
         app.wakeups.on_tasks(app.driver.wake)
+        app.guard.start()
         requeued = app.recovery.requeue_running_jobs()
         recovered = app.recovery.recover_on_startup()
         if app.self_deploys.begin():
@@ -76,8 +79,9 @@ class Service:
         self._started = False
 
     def ready(self) -> bool:
-        """Whether every daemon runs."""
-        return self._started and all(loop.snapshot()["alive"] for loop in (self._heartbeat, *self._loops))
+        """Whether every daemon runs, and there is a repository that something may be done for, if there is any."""
+        alive = all(loop.snapshot()["alive"] for loop in (self._heartbeat, *self._loops))
+        return self._started and alive and not self._app.guard.all_closed()
 
     def __enter__(self) -> "Service":
         self.start()

@@ -13,6 +13,7 @@ from orchestrator.check_runner import CheckRunner
 from orchestrator.config.settings import Settings
 from orchestrator.daemons.cleaner import Cleaner
 from orchestrator.daemons.drift_watch import DriftWatch
+from orchestrator.daemons.guard_watch import GuardWatch
 from orchestrator.daemons.heartbeat import Heartbeat
 from orchestrator.daemons.housekeeper import Housekeeper
 from orchestrator.daemons.job_reaper import JobReaper
@@ -46,6 +47,9 @@ from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
 from orchestrator.images.builder import ImageBuilder
 from orchestrator.images.store import LocalImageStore
+from orchestrator.installation.acceptance import Acceptance
+from orchestrator.installation.guard import InstallationGuard
+from orchestrator.installation.survey import Surveyor
 from orchestrator.launcher import Launcher
 from orchestrator.monitor import Monitor
 from orchestrator.notifications.log import LogNotifier
@@ -180,6 +184,9 @@ class App:
             scope=settings.lease_scope,
             telemetry=self.telemetry,
         )
+        self.guard = InstallationGuard(
+            database, self.places, self.folders, entropy=self.entropy, waypoints=outside.waypoints
+        )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
 
@@ -195,6 +202,7 @@ class App:
             clock=self.clock,
             entropy=self.entropy,
             waypoints=self.outside.waypoints,
+            why_closed=self.guard.why_closed,
             secrets=tuple(secret.reveal() for secret in self.settings.secrets()),
             ours=OwnDelivery(self.settings.self_repo, self.settings.self_deploy_timeout_s),
             wake=self.wakeups.tasks,
@@ -255,6 +263,7 @@ class App:
             self.monitor,
             checks,
             self.configs,
+            open_repositories=self.guard.open_repositories,
             boot_id=self.boot_id,
             max_agents=self.settings.max_agents,
             max_checks=self.settings.max_checks,
@@ -331,6 +340,11 @@ class App:
         )
 
     @cached_property
+    def guard_watch(self) -> GuardWatch:
+        """Watches the marks on the forges."""
+        return GuardWatch(self.guard, interval_s=self.settings.reconciler_interval_s)
+
+    @cached_property
     def drift_watch(self) -> DriftWatch:
         """Watches what environments run."""
         return DriftWatch(
@@ -359,7 +373,11 @@ class App:
     def cleaner(self) -> Cleaner:
         """Tidies up after ended tasks."""
         return Cleaner(
-            self.database, self.places, self.launcher, interval_s=self.settings.reconciler_interval_s
+            self.database,
+            self.places,
+            self.launcher,
+            self.guard.open_repositories,
+            interval_s=self.settings.reconciler_interval_s,
         )
 
     @cached_property
@@ -384,6 +402,19 @@ class App:
             self.ownership.judge,
             self.role,
             self.settings.lease_scope.switches(),
+        )
+
+    @cached_property
+    def restore(self) -> Acceptance:
+        """What a person does about a restored database or forge."""
+        return Acceptance(
+            self.database,
+            Surveyor(self.database, self.places, self.folders, self.guard),
+            self.guard,
+            self.deployer,
+            boot_id=self.boot_id,
+            entropy=self.entropy,
+            wake=self._wake,
         )
 
     @cached_property
@@ -424,9 +455,9 @@ class App:
 
     def _effects(self) -> dict[EffectName, Effect]:
         kinds: tuple[Effect, ...] = (
-            PushEffect(self.places),
+            PushEffect(self.places, self.guard),
             OpenPrEffect(self.places),
-            MergeEffect(self.places, self._candidates),
+            MergeEffect(self.places, self._candidates, self.guard),
             ImageEffect(
                 self.places,
                 self.store,

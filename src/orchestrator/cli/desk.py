@@ -68,6 +68,14 @@ class Desk(Protocol):
         """Take a task from its owner."""
         ...
 
+    def restore_status(self) -> Plain:
+        """What is closed, and what accepting would do."""
+        ...
+
+    def restore_accept(self, *, person: str, reason: str) -> Plain:
+        """Accept a restored or copied database or forge."""
+        ...
+
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout on this machine."""
         ...
@@ -146,6 +154,14 @@ class LocalDesk:
     def release_lease(self, work_item: str, *, person: str, reason: str) -> Plain:
         """Take a task from its owner."""
         return views.record(self._operations.release_lease(work_item, person=person, reason=reason))
+
+    def restore_status(self) -> Plain:
+        """What is closed."""
+        return views.mapping(self._app.restore.status())
+
+    def restore_accept(self, *, person: str, reason: str) -> Plain:
+        """Accept it."""
+        return views.mapping(self._app.restore.accept(person=person, reason=reason))
 
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout."""

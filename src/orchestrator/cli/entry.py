@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "pipeline": Lazy("pipeline", "The stages, their steps and gates."),
     "lease": Lazy("lease", "Who owns which task's transition."),
     "effect": Lazy("effect", "What is being done outside and not settled; say what became of it."),
+    "restore": Lazy("restore", "Go on after a database or a forge was restored or copied."),
     "unfreeze": Lazy("unfreeze", "Let a frozen repository deliver again, or only the task that mends it."),
     "doctor": Lazy("doctor", "Look for what will not work, and say how to mend it."),
 }

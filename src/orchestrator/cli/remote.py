@@ -88,6 +88,14 @@ class RemoteDesk:
         path = "/transition-lease/release?" + urlencode({"work_item": work_item})
         return self._ask("POST", path, {"person": person, "reason": reason})
 
+    def restore_status(self) -> Plain:
+        """What is closed."""
+        return self._ask("GET", "/restore")
+
+    def restore_accept(self, *, person: str, reason: str) -> Plain:
+        """Accept it."""
+        return self._ask("POST", "/restore/accept", {"person": person, "reason": reason})
+
     def register(self, source: Path, name: str, prefix: str) -> Plain:
         """Register a checkout."""
         return self._ask("POST", "/repositories", {"path": str(source), "name": name, "prefix": prefix})

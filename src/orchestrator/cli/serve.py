@@ -5,6 +5,7 @@ import os
 import click
 
 from orchestrator.cli.options import json_option
+from orchestrator.cli.restore import closed_lines
 from orchestrator.cli.service import running
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.config import load_settings
@@ -29,6 +30,8 @@ def command(as_json: bool) -> int:
             else:
                 say(f"orchestrator serves {service.url} (state in {settings.home}, pid {os.getpid()})")
                 say("Ctrl-C ends it; agents at work keep running.")
+            for line in closed_lines(app.operations.queue()):
+                note(line)
             app.clock.wait(service.stop, None)
             note("Stopping.")
     except StateInUse as error:

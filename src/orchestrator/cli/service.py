@@ -75,6 +75,7 @@ def _http(app: App, service: Service, local: Secret) -> FastAPI:
         hosts=own_hosts(settings.host, settings.base_url) if settings.loopback else None,
         local_token=local.reveal(),
         register=register,
+        restore=app.restore,
         open_paths=OPEN_PATHS,
         build_sha=settings.build_sha,
     )

@@ -12,6 +12,7 @@ from orchestrator.cli.checkout import REMOTE
 from orchestrator.cli.desk import Desk, LocalDesk
 from orchestrator.cli.entry import INTERRUPTED
 from orchestrator.cli.follow import DONE, Rest, Tell, follow
+from orchestrator.cli.restore import closed_lines
 from orchestrator.cli.service import running
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.config import Settings
@@ -33,6 +34,8 @@ def watch_here(app: App, settings: Settings, work_item: str, tell: Tell, how: st
     with _log_to_file(app, settings), running(app, role="run", port=0) as service:
         tell(f"{work_item} {how}. Board: {service.url}/board/{work_item}")
         desk = LocalDesk(app, served=True)
+        for line in closed_lines(desk.queue()):
+            tell(line)
         rest = follow(desk, work_item, clock=app.clock, tell=tell, stop=service.stop)
         if rest.code is None:
             note("Stopping; an agent at work keeps running.")

@@ -4,6 +4,7 @@ Never destroys work: the workspace is rescued first (refs/orch/rescue). Each tas
 and not before its last run has ended; a failure is repeated, and holds up no other task.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -12,7 +13,7 @@ from orchestrator.db import events, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import TaskId
+from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.job import AgentRun
 from orchestrator.domain.stage import Stage
 from orchestrator.launcher import Launcher
@@ -30,11 +31,20 @@ class Cleaner:
 
     name = "cleaner"
 
-    def __init__(self, database: Database, places: Places, launcher: Launcher, *, interval_s: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        places: Places,
+        launcher: Launcher,
+        open_repositories: Callable[[], frozenset[RepoName]],
+        *,
+        interval_s: float,
+    ) -> None:
         self.interval_s = interval_s
         self._database = database
         self._places = places
         self._launcher = launcher
+        self._open_repositories = open_repositories
 
     def run_once(self) -> dict[str, int]:
         """Tidy up after a page of ended tasks."""
@@ -48,6 +58,8 @@ class Cleaner:
         with self._database.read() as tx:
             task = tasks.get(tx, task_id)
             runs = jobs.runs_of_task(tx, task_id)
+        if task.repo not in self._open_repositories():
+            return False
         try:
             if not all(self._over(run) for _, run in runs):
                 return False

@@ -1,7 +1,8 @@
 """Claims jobs, each run in a thread of its own: agents by the launcher, checks by the check runner (S-05).
 
-What must hold: no more agents and checks at once than configured; a job whose service stops is left as it is, for the
-next life to adopt (agents) or to run again (checks); the claim path talks to no network.
+What must hold: no more agents and checks at once than configured, and none for a repository that is closed; a job
+whose service stops is left as it is, for the next life to adopt (agents) or to run again (checks); the claim path talks
+to no network.
 """
 
 import threading
@@ -16,7 +17,7 @@ from orchestrator.db import events, evidence, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import BootId, TaskId
+from orchestrator.domain.ids import BootId, RepoName, TaskId
 from orchestrator.domain.job import Job, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Task
@@ -56,6 +57,7 @@ class QueueWorker:
         checks: CheckRunner,
         configs: Configs,
         *,
+        open_repositories: Callable[[], frozenset[RepoName]],
         boot_id: BootId,
         max_agents: int,
         max_checks: int,
@@ -71,6 +73,7 @@ class QueueWorker:
         self._monitor = monitor
         self._checks = checks
         self._configs = configs
+        self._open_repositories = open_repositories
         self._boot_id = boot_id
         self._max_agents = max_agents
         self._max_checks = max_checks
@@ -88,8 +91,11 @@ class QueueWorker:
             agents, checks = self._room()
             if not agents and not checks:
                 break
+            repos = self._open_repositories()
             with self._database.write() as tx:
-                job = jobs.claim_next_job(tx, self._boot_id, agents=agents > 0, checks=checks > 0)
+                job = jobs.claim_next_job(
+                    tx, self._boot_id, agents=agents > 0, checks=checks > 0, repos=repos
+                )
                 if job is not None:
                     task = tasks.get(tx, job.task_id)
                     data = {"job": job.kind, "attempt": job.attempts}

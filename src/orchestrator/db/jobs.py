@@ -1,5 +1,7 @@
 """The job queue. Every change is one statement whose rowcount says who won; nothing here talks to a network (S-04)."""
 
+import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from orchestrator.db.database import Row, Tx
@@ -41,9 +43,25 @@ def enqueue(
     return JobId(_must(row)["id"])
 
 
-def claim_next_job(tx: Tx, boot_id: BootId, *, agents: bool = True, checks: bool = True) -> Job | None:
-    """Take the next due job for this process and count the attempt, in one statement (S-04)."""
-    row = tx.one("jobs.claim_next_job", boot_id=boot_id, agents_allowed=agents, checks_allowed=checks)
+def claim_next_job(
+    tx: Tx,
+    boot_id: BootId,
+    *,
+    agents: bool = True,
+    checks: bool = True,
+    repos: Collection[str] | None = None,
+) -> Job | None:
+    """Take the next due job for this process and count the attempt, in one statement (S-04).
+
+    ``repos`` are those that work may be done for; None: all.
+    """
+    row = tx.one(
+        "jobs.claim_next_job",
+        boot_id=boot_id,
+        agents_allowed=agents,
+        checks_allowed=checks,
+        repos=None if repos is None else json.dumps(sorted(repos)),
+    )
     return _job(row) if row else None
 
 

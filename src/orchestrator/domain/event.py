@@ -38,6 +38,8 @@ class EventType(StrEnum):
     DRIFT_SEEN = "drift.seen"  # an environment runs something else than what the task last brought there
     DRIFT_OVER = "drift.over"
     LEASE_RECLAIMED = "lease.reclaimed"
+    INSTALLATION_CLOSED = "installation.closed"
+    INSTALLATION_ACCEPTED = "installation.accepted"
     NOTE = "note"
 
 

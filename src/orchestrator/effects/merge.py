@@ -7,6 +7,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.effects import judged
+from orchestrator.effects.marks import Marks, under_mark
 from orchestrator.places import Places
 
 
@@ -15,10 +16,13 @@ class MergeEffect:
 
     name = EffectName.MERGE_PR
 
-    def __init__(self, places: Places, candidates: Callable[[TaskId], Sequence[Candidate]]) -> None:
+    def __init__(
+        self, places: Places, candidates: Callable[[TaskId], Sequence[Candidate]], marks: Marks
+    ) -> None:
         """``candidates`` names every candidate a task ever had: any of them may be what landed (H13)."""
         self._places = places
         self._candidates = candidates
+        self._marks = marks
 
     def probe(self, intent: Intent) -> Probe:
         """Look on main for any candidate the task ever had."""
@@ -33,10 +37,11 @@ class MergeEffect:
         return Applied({"merged": landed.sha, "tree": landed.tree, "round": landed.round, "main": tip})
 
     def act(self, intent: Intent) -> None:
-        """Merge, carrying M, its first parent and its fence."""
-        forge = self._places.of(judged.text(intent, "repo")).forge
+        """Merge, carrying M, its first parent, its fence and our mark."""
+        repo = judged.text(intent, "repo")
         number = judged.number(intent, "pr_number") if intent.judged.get("pr_number") else None
-        forge.merge(judged.candidate(intent), number)
+        with under_mark(self._marks, repo) as held:
+            self._places.of(repo).forge.merge(judged.candidate(intent), number, held=held)
 
     def said(self, intent: Intent) -> Mapping[str, object] | None:
         """M itself: a merge is a fast-forward to it."""
@@ -57,5 +62,7 @@ class MergeEffect:
 
     def revoke(self, intent: Intent) -> None:
         """Move the fence: every merge call ever sent for this candidate is refused from now on."""
-        forge = self._places.of(judged.text(intent, "repo")).forge
-        forge.revoke_merge(judged.candidate(intent), f"revoked-{intent.token}")
+        repo = judged.text(intent, "repo")
+        with under_mark(self._marks, repo) as held:
+            forge = self._places.of(repo).forge
+            forge.revoke_merge(judged.candidate(intent), f"revoked-{intent.token}", held=held)

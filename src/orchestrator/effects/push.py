@@ -6,6 +6,7 @@ from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, 
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.effects import judged
+from orchestrator.effects.marks import Marks, under_mark
 from orchestrator.places import Places
 
 
@@ -14,8 +15,9 @@ class PushEffect:
 
     name = EffectName.PUSH
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, marks: Marks) -> None:
         self._places = places
+        self._marks = marks
 
     def probe(self, intent: Intent) -> Probe:
         """Ask the forge for the ref."""
@@ -35,7 +37,8 @@ class PushEffect:
         place = self._places.of(judged.text(intent, "repo"))
         branch = judged.text(intent, "branch")
         if "candidate" in intent.judged:
-            place.forge.prepare_merge(judged.candidate(intent), place.clone.path, branch)
+            with under_mark(self._marks, place.repo) as held:
+                place.forge.prepare_merge(judged.candidate(intent), place.clone.path, branch, held=held)
         else:
             expected = judged.optional_text(intent, "expected")
             place.forge.push(

@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.db import effects, events, evidence, failures, jobs, leases, repositories, slots, tasks
+from orchestrator.db import (
+    effects,
+    events,
+    evidence,
+    failures,
+    installation,
+    jobs,
+    leases,
+    repositories,
+    slots,
+    tasks,
+)
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import OperatorError
@@ -158,6 +169,16 @@ class Reading:
                 ],
                 "serial_gate": gates.serial_gate(tx),
                 "merge_gate": gates.merge_gate(tx),
+                "installation": [
+                    {
+                        "repo": state.repo,
+                        "generation": state.generation,
+                        "closed": state.closed.cause if state.closed is not None else None,
+                        "reason": state.closed.reason if state.closed is not None else None,
+                        "since": state.closed_at,
+                    }
+                    for state in installation.states(tx)
+                ],
                 "effects": [
                     {"task_id": e.task_id, "effect": e.name, "state": e.state, "since": e.intent_at}
                     for e in effects.all_unsettled(tx)
@@ -170,6 +191,10 @@ class Reading:
         active = jobs.active_of_task(tx, task.id)
         if task.stage.terminal:
             return "waits for nothing", task.updated_at
+        closed = next((one for one in installation.states(tx) if one.repo == task.repo and one.closed), None)
+        if closed is not None and closed.closed is not None:
+            why = f"waits for a person (orch restore status): {closed.closed.reason}"
+            return why, closed.closed_at or task.updated_at
         if unsettled:
             first = unsettled[0]
             marker = f"{INITIATED}, " if prepared_undo(first) else ""

@@ -2,6 +2,8 @@
 
 from orchestrator.domain.installation import Cause, Finding, InstallationMark, Known, Seen
 
+RESTORED = "restored"  # the signal by which a person's acceptance reaches each unfinished task
+
 
 def judge(known: Known, seen: Seen) -> Finding | None:
     """Why the repository stays closed; None where this database may claim it.

@@ -21,6 +21,7 @@ class EdgeKind(StrEnum):
     RENEW = "renew"  # the same stage anew, no rejection: main moved, or a person has a deploy started again
     REQUEUE = "requeue"  # a person did not answer in time: slots are freed, no rejection
     CANCEL = "cancel"  # a person's word
+    RESTORE = "restore"  # a person has accepted a restored database, and main has the task's merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def _edges() -> Iterator[Edge]:
     for source in Stage:
         if not source.terminal and source is not Stage.DEPLOY:
             yield Edge(source, Stage.CANCELLED, EdgeKind.CANCEL)
+            yield Edge(source, Stage.DEPLOY, EdgeKind.RESTORE)
 
 
 STAGE_TRANSITIONS: Mapping[Stage, tuple[Edge, ...]] = MappingProxyType(
@@ -235,10 +237,10 @@ def allowed(source: Stage, target: Stage, kind: EdgeKind) -> bool:
 
 
 def mermaid() -> str:
-    """The pipeline as a diagram for the documentation; generated, so that it cannot drift."""
+    """The pipeline's ordinary ways as a diagram for the documentation; generated, so that it cannot drift."""
     lines = ["stateDiagram-v2", "    [*] --> created"]
     for edge in (edge for edges in STAGE_TRANSITIONS.values() for edge in edges):
-        if edge.kind is not EdgeKind.CANCEL:
+        if edge.kind not in (EdgeKind.CANCEL, EdgeKind.RESTORE):
             note = edge.gate if edge.kind is EdgeKind.ADVANCE else edge.kind.value
             label = f"{note} (track {edge.track})" if edge.track else note
             lines.append(f"    {_id(edge.source)} --> {_id(edge.target)}: {label}")

@@ -30,7 +30,7 @@ from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
-from orchestrator.stage_engine.situation import AGAIN, CANCELLED, Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import AGAIN, CANCELLED, TAKEN_OUT, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
 NOT_OURS = "another start has come since, or the merge slot has been given up"
@@ -228,6 +228,9 @@ class Acts:
             return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
         if reason.startswith(AGAIN):
             return self._again(at, proof)
+        if reason.startswith(TAKEN_OUT) and at.task.stage is not Stage.DEPLOY:
+            self._moves.hold(at, Hold.ESCALATED, reason, proofs=[proof])
+            return Outcome.MOVED  # the word itself is answered next
         if proof.intent.name is EffectName.MERGE_PR:
             main = at.place.forge.tip(at.place.forge.default_branch)
             if main != judged.candidate(proof.intent).base_sha:

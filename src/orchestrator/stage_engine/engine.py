@@ -1,7 +1,8 @@
 """The stage engine: looks at a task under a lease and does the one next thing, until there is nothing to do (S-01).
 
-Order of a look: unsettled effects first (law 3), then what people said, then holds and running jobs, then the next step
-of the stage, then the edge. Every actor comes through the same door; there is no special path for recovery.
+Before a look: may anything be done for the repository at all (the installation's guard)? Order of a look: unsettled
+effects first (law 3), then what people said, then holds and running jobs, then the next step of the stage, then the
+edge. Every actor comes through the same door; there is no special path for recovery.
 """
 
 from collections.abc import Callable, Mapping
@@ -148,6 +149,8 @@ class StageEngine:
         at: Situation | None = None
         try:
             owner = self._finalizer_or(owner, task_id)
+            if self._closed(task_id):
+                return Outcome.HELD
             with self._tools.ownership.transition(task_id, owner, run_id=run_id, job_id=job_id) as lease:
                 if lease is None:
                     return self._why_busy(task_id)
@@ -178,6 +181,12 @@ class StageEngine:
             return Actor.FINALIZER
         self._phase_c.discard(task_id)
         return owner
+
+    def _closed(self, task_id: TaskId) -> bool:
+        """Whether the task's repository may not be acted on at all: not even a lease is taken then (DESIGN §6)."""
+        with self._tools.database.read() as tx:
+            repo = tasks.get(tx, task_id).repo
+        return self._tools.why_closed(repo) is not None
 
     def _situation(self, lease: Lease) -> Situation:
         with self._tools.database.read() as tx:

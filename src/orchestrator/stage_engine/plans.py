@@ -111,7 +111,10 @@ class Plans:
 
     def _promote(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
         config = at.settings.image
-        if config is not None and config.rebuild:
+        known = (
+            effects.applied(tx, at.task.id, EffectName.IMAGE) is not None
+        )  # not where a restore has lost it
+        if not known or (config is not None and config.rebuild):
             return replace(self._image(tx, at, tip), key=f"production:{newest_candidate(tx, at).sha}")
         digest = _digest(tx, at)
         carried: dict[str, object] = {

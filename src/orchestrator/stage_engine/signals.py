@@ -7,11 +7,13 @@ from orchestrator.domain.effect import EffectName
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Signal, Task
+from orchestrator.rules.installation import RESTORED
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, Step, StepKind, next_step
 from orchestrator.runtime.clock import parse_stamp
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.restored import Restored
 from orchestrator.stage_engine.retries import NotNow, Retries
-from orchestrator.stage_engine.situation import CANCELLED, Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import CANCELLED, TAKEN_OUT, Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
 CANCEL = "cancel"
@@ -37,16 +39,20 @@ class Signals:
         self._moves = moves
         self._back = back
         self._retries = Retries(tools, moves)
+        self._restored = Restored(tools, moves)
 
     def waiting_resolution(self, at: Situation) -> WaitingSignal | None:
         """A person's word on an effect; unlike the others it is for while one is not settled."""
         return next((waiting for waiting in self._waiting(at) if waiting.signal.kind == RESOLVE), None)
 
     def waiting_cancel(self, at: Situation) -> str | None:
-        """The reason of a cancel that nobody has dealt with: it turns an intended merge (law 3)."""
+        """The reason of a cancel, or of an accepted restore, that nobody has dealt with: it turns an intended merge
+        (law 3)."""
         for waiting in self._waiting(at):
             if waiting.signal.kind == CANCEL:
                 return _cancelled_by(waiting)
+            if waiting.signal.kind == RESTORED:
+                return f"{TAKEN_OUT}{waiting.signal.reason}"
         return None
 
     def handle(self, at: Situation) -> Outcome | None:
@@ -64,6 +70,8 @@ class Signals:
             return self._retry(at, first)
         if kind == REJECT:
             return self._reject(at, first)
+        if kind == RESTORED:
+            return self._take_out(at, first)
         if kind == RESOLVE:
             return self.refuse(at, first, "the effect is settled already")
         return self.refuse(at, first, f"there is no signal {kind}")
@@ -144,6 +152,13 @@ class Signals:
             reason,
             brief=reason,
             also=lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
+        )
+
+    def _take_out(self, at: Situation, waiting: WaitingSignal) -> Outcome:
+        return self._restored.settle(
+            at,
+            f"{TAKEN_OUT}{waiting.signal.reason}",
+            lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
         )
 
     def refuse(self, at: Situation, waiting: WaitingSignal, why: str) -> Outcome:

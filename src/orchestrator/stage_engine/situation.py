@@ -7,7 +7,7 @@ from enum import StrEnum
 from orchestrator.db.database import Database
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import ConfigError, InvariantError
-from orchestrator.domain.ids import Sha, TaskId
+from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.stage import Stage
@@ -24,6 +24,7 @@ from orchestrator.transition_lease import Ownership
 CANCELLED = "cancelled by "  # begins the reason of an effect that a person's cancel has turned
 GIVEN_UP = "given up by "  # … of one that a person has had given up
 AGAIN = "done again for "  # … of one that a person has had given up to be done once more
+TAKEN_OUT = "restored: "  # … or a person's acceptance of a restore
 CONFIG_FILE = ".orchestrator.toml"
 MAX_CONFIG_BYTES = 256 * 1024
 
@@ -60,6 +61,7 @@ class Tools:
     entropy: Entropy
     waypoints: Waypoints
     secrets: tuple[str, ...]
+    why_closed: Callable[[RepoName], str | None]  # why nothing may be done for a repository now
     wake: Callable[[Iterable[TaskId]], None]  # look at these tasks soon
     stop_job: Callable[[TaskId], None]  # end whatever runs for a task that no longer wants it
     ours: OwnDelivery = OwnDelivery()

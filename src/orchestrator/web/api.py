@@ -17,6 +17,7 @@ import orchestrator
 from orchestrator.db.repositories import Repository
 from orchestrator.domain.ids import WorkItem
 from orchestrator.domain.task import Ticket
+from orchestrator.installation.acceptance import Acceptance
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.desk import Operations
@@ -57,6 +58,7 @@ def create_api(
     register: Register | None = None,
     open_paths: frozenset[str] = frozenset(),
     build_sha: str = "",
+    restore: Acceptance | None = None,
 ) -> FastAPI:
     """The application: its routes behind its door.
 
@@ -80,6 +82,8 @@ def create_api(
     _metrics(api, operations, telemetry or Telemetry())
     if register is not None:
         _registering(api, register)
+    if restore is not None:
+        _restoring(api, restore)
     return api
 
 
@@ -222,6 +226,19 @@ def _registering(api: FastAPI, register: Register) -> None:
     def add(wanted: Annotated[bodies.RepositoryBody, Depends(bodies.reader(bodies.RepositoryBody))]) -> Json:
         """Register a checkout on this machine."""
         return Json(register(Path(wanted.path), wanted.name, wanted.prefix), 201)
+
+
+def _restoring(api: FastAPI, restore: Acceptance) -> None:
+    @api.get("/restore", tags=["reading"])
+    def status() -> Json:
+        """What is closed after a restore, what was found, and what accepting it would do."""
+        return Json(restore.status())
+
+    @api.post("/restore/accept", tags=["acting"])
+    def accept(said: Annotated[bodies.UnfreezeBody, Depends(bodies.reader(bodies.UnfreezeBody))]) -> Json:
+        """Import what was found, have unfinished tasks wait for a person, and open what was closed; 409 where nothing
+        is closed, or no reason is given."""
+        return Json(restore.accept(person=said.person, reason=said.reason))
 
 
 def _accepted(receipt: Receipt) -> Json:

@@ -23,6 +23,7 @@ JOB = (
     "INSERT INTO jobs (task_id, stage, round, kind, status, created_at) "
     f"VALUES (1, 'development', 1, 'developer', 'queued', {NOW})"
 )
+MARK = "INSERT INTO installation_marks (repo, generation) VALUES ('sample', 5)"
 SLOT = f"INSERT INTO slots VALUES ('merge:sample', 'sample', 'task', 1, {NOW})"
 EVENT = f"INSERT INTO events (task_id, type, actor, at) VALUES (1, 'note', 'operator', {NOW})"
 BASELINE = (
@@ -132,6 +133,18 @@ TRIGGERS = {
         [TASK, SECOND, EPOCH], column("transition_epoch", "task_id = 2, epoch = 9"), "only rises"
     ),
     "an_epoch_is_deleted": Refused([TASK, EPOCH], "DELETE FROM transition_epoch", "never forgotten"),
+    "a_generation_that_falls": Refused(
+        [MARK],
+        column("installation_marks", "generation = 4"),
+        "a repository's generation only rises",
+        column("installation_marks", "generation = 5"),
+    ),
+    "a_ledger_number_that_does_not_rise": Refused(
+        [],
+        column("installation", "sequence = sequence"),
+        "the ledger's number only rises",
+        column("installation", "sequence = sequence + 1"),
+    ),
     "an_environment_stays": Refused(
         [ENVIRONMENT],
         column("environment_epoch", "epoch = 5"),
@@ -289,6 +302,13 @@ CHECKS = {
     ),
     "a_second_installation": Refused([], f"INSERT INTO installation VALUES (2, 'x', 0, {NOW})", "one = 1"),
     "a_negative_epoch": Refused([TASK], "INSERT INTO transition_epoch VALUES (1, -1)", "epoch >= 0"),
+    "a_negative_generation": Refused(
+        [], "INSERT INTO installation_marks (repo, generation) VALUES ('sample', -1)", "generation >= 0"
+    ),
+    "an_unknown_cause": Refused([MARK], column("installation_marks", "cause = 'magic'"), "cause IN"),
+    "a_closing_without_its_reason": Refused(
+        [MARK], column("installation_marks", "cause = 'forge', closed_at = ''"), "(cause IS NULL)"
+    ),
     "a_negative_environment": Refused([], "INSERT INTO environment_epoch VALUES ('x', -1)", "epoch >= 0"),
     "an_unknown_effect": Refused([TASK], effect("intended", name="party"), "name IN"),
     "an_unknown_state": Refused([TASK], effect("guessed"), "state"),

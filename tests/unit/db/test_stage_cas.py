@@ -18,7 +18,7 @@ from tests.fixtures_db import Store
 
 PACKAGE = Path(orchestrator.__file__).parent
 WRITES_A_STAGE = {"tasks.update_stage_cas", "tasks.update_stage"}
-WRITES_A_NEW_ROW = {"tasks.add"}
+WRITES_A_NEW_ROW = {"tasks.add", "restored.add_task"}
 NAME_LINE = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 

@@ -110,6 +110,7 @@ def test_terminal_stages_lead_nowhere_and_after_the_merge_there_is_no_way_back()
     for stage in Stage:
         may = not stage.terminal and stage is not Stage.DEPLOY
         assert allowed(stage, Stage.CANCELLED, EdgeKind.CANCEL) is may
+        assert allowed(stage, Stage.DEPLOY, EdgeKind.RESTORE) is may
 
 
 @pytest.mark.parametrize("track", [*Track, None])
@@ -151,8 +152,9 @@ def test_no_step_acts_before_the_gate_that_it_needs() -> None:
     assert order[-1] == "effect:merge_pr"
 
 
-def test_diagram_shows_every_edge_but_cancels() -> None:
+def test_diagram_shows_every_edge_but_cancels_and_restores() -> None:
     drawn = mermaid()
-    edges = [edge for each in STAGE_TRANSITIONS.values() for edge in each if edge.kind is not EdgeKind.CANCEL]
+    left_out = (EdgeKind.CANCEL, EdgeKind.RESTORE)
+    edges = [edge for each in STAGE_TRANSITIONS.values() for edge in each if edge.kind not in left_out]
     arrows = [line for line in drawn.splitlines() if "-->" in line and "[*]" not in line]
     assert len(arrows) == len(edges)

@@ -1,0 +1,89 @@
+"""``orch restore``."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import click
+
+from orchestrator.cli.desk import acting, reading
+from orchestrator.cli.options import json_option, person_option, person_or_user, plain_text
+from orchestrator.cli.terminal import say, say_json
+from orchestrator.web.views import Plain
+
+
+@click.group("restore")
+def command() -> None:
+    """Go on after a database or a forge was restored or copied."""
+
+
+@command.command("status")
+@json_option
+def status(as_json: bool) -> int:
+    """Say what is closed and why, and what `accept` would do. Changes nothing."""
+    with reading(live=True) as desk:
+        told = desk.restore_status()
+    if as_json:
+        say_json(told)
+        return 0
+    for line in _lines(told):
+        say(line)
+    if told["closed"]:
+        say("`orch restore accept --reason …` takes this into the database and lets work go on from there.")
+    return 1 if told["closed"] else 0
+
+
+@command.command("accept")
+@click.option("--reason", required=True, help="What has happened; kept with the event and each task.")
+@person_option
+@json_option
+def accept(reason: str, person: str | None, as_json: bool) -> int:
+    """Take what was found into the database, have unfinished tasks wait for you, and let work go on.
+
+    Nothing that has taken place is repeated: merges on main, starts and undos are taken over as they are. Refused where
+    nothing is closed.
+    """
+    with acting("restore") as desk:
+        who = plain_text(person_or_user(person), "name")
+        told = desk.restore_accept(person=who, reason=plain_text(reason, "reason"))
+    if as_json:
+        say_json(told)
+        return 0
+    for line in _lines(told):
+        say(line)
+    opened = cast(Mapping[str, bool], told["opened"])
+    for repo, free in opened.items():
+        say(
+            f"{repo} is open again."
+            if free
+            else f"{repo} stays closed: something has changed; accept once more."
+        )
+    return 0 if all(opened.values()) else 1
+
+
+def closed_lines(queue: Plain) -> list[str]:
+    """What a person has to know when a service starts: which repositories it does nothing for."""
+    states = cast(list[Plain], queue["installation"])
+    found = [f"Nothing is done for {one['repo']}: {one['reason']}." for one in states if one["closed"]]
+    return [*found, "`orch restore status` tells more."] if found else []
+
+
+def _lines(told: Plain) -> Iterator[str]:
+    if not told["closed"]:
+        yield "Nothing is closed: database and forges belong together."
+        return
+    for one in cast(list[Plain], told["repositories"]):
+        yield f"{one['repo']}: {one['reason']}."
+        for merge in cast(list[Plain], one["merges"]):
+            yield f"  {merge['work_item']} is on main as {str(merge['sha'])[:12]}; it is not merged again."
+        if one["lost"]:
+            yield f"  {str(one['lost'])[:12]} is not on main any more; file its ticket again, or push it."
+        waiting = cast(list[str], one["wait_for_a_person"])
+        if waiting:
+            yield f"  wait for you: {', '.join(waiting)}"
+        if one["baseline"]:
+            yield f"  {one['baseline']}"
+    for start in cast(list[Plain], told["starts"]):
+        yield f"  {start['kind'] or 'a start'} of {start['work_item'] or '?'}: {start['start']}"
+    runs = cast(list[str], told["runs"])
+    if runs:
+        yield f"  {len(runs)} run(s) of agents that the database does not know"

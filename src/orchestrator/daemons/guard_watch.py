@@ -1,0 +1,17 @@
+"""Sees now and then whether the forges still carry our mark, and whether what was closed belongs together again."""
+
+from orchestrator.installation.guard import InstallationGuard
+
+
+class GuardWatch:
+    """Looks while nothing is merged: a merge finds out by itself."""
+
+    name = "guard_watch"
+
+    def __init__(self, guard: InstallationGuard, *, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self._guard = guard
+
+    def run_once(self) -> dict[str, int]:
+        """One look at every repository; how many opened or closed."""
+        return {"changed": self._guard.look_again()}

@@ -1,0 +1,103 @@
+"""What a database remembers of its own starts and of the forges it has claimed (DESIGN §6, "Restored or cloned")."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from orchestrator.db.database import Tx
+from orchestrator.domain.errors import InvariantError
+from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.installation import Cause, Finding, InstallationMark, Known
+
+STARTS_KEPT = 1000  # far more crashes in a row than a forge could stay unreachable for
+
+
+@dataclass(frozen=True, slots=True)
+class RepoState:
+    """One repository as the last comparison left it."""
+
+    repo: RepoName
+    generation: int
+    closed: Finding | None
+    closed_at: str | None
+
+
+def identity(tx: Tx) -> str:
+    """The installation's id.
+
+    :raises InvariantError: the database has none.
+    """
+    row = tx.one("installation.identity")
+    if row is None:
+        raise InvariantError("the database has no installation row")
+    return str(row["installation_id"])
+
+
+def begin(tx: Tx, start_id: str) -> None:
+    """Remember a start of our own, before it claims anything: a crash right after the claim is then no restore."""
+    tx.execute("installation.begin", start_id=start_id)
+    tx.execute("installation.forget_starts", kept=STARTS_KEPT)
+
+
+def known(tx: Tx) -> dict[RepoName, Known]:
+    """What is remembered of each registered repository."""
+    own = tx.one("installation.identity")
+    if own is None:
+        raise InvariantError("the database has no installation row")
+    starts = frozenset(str(row["start_id"]) for row in tx.all("installation.starts"))
+    return {
+        RepoName(row["repo"]): Known(
+            repo=RepoName(row["repo"]),
+            installation=str(own["installation_id"]),
+            starts=starts,
+            generation=row["generation"],
+            start_id=row["start_id"],
+            sequence=int(own["sequence"]),
+            main=Sha(row["main_sha"]) if row["main_sha"] else None,
+            merged=Sha(row["merged"]) if row["merged"] else None,
+        )
+        for row in tx.all("installation.marks")
+    }
+
+
+def states(tx: Tx) -> list[RepoState]:
+    """How each repository stands, for people."""
+    return [
+        RepoState(
+            RepoName(row["repo"]),
+            row["generation"],
+            Finding(Cause(row["cause"]), row["reason"]) if row["cause"] else None,
+            row["closed_at"],
+        )
+        for row in tx.all("installation.marks")
+    ]
+
+
+def claimed(tx: Tx, repo: RepoName, mark: InstallationMark, main: Sha | None) -> None:
+    """The forge shows our mark: the repository is open, and compared up to ``main``."""
+    tx.execute(
+        "installation.claimed", repo=repo, generation=mark.generation, start_id=mark.start_id, main_sha=main
+    )
+
+
+def close(tx: Tx, repo: RepoName, finding: Finding) -> bool:
+    """Do nothing for the repository any more; False where it was closed for this very reason already."""
+    return tx.execute("installation.close", repo=repo, cause=finding.cause.value, reason=finding.reason) == 1
+
+
+def unknown_nonces(tx: Tx, nonces: Iterable[str]) -> set[str]:
+    """Those of which no candidate in the ledger has told."""
+    asked = set(nonces)
+    if not asked:
+        return set()
+    rows = tx.all("installation.known_nonces", nonces=json.dumps(sorted(asked)))
+    return asked - {str(row["nonce"]) for row in rows}
+
+
+def known_folders(tx: Tx) -> tuple[set[str], set[str]]:
+    """Names of the folders of runs, and of starts as ``environment/generation-sha``, that the database knows of."""
+    accepted = {str(row["name"]) for row in tx.all("installation.accepted_traces")}
+    runs = {PurePath(str(row["name"])).name for row in tx.all("installation.known_runs")}
+    deploys = {str(row["name"]) for row in tx.all("installation.known_deploys")}
+    return runs | accepted, deploys | accepted

@@ -1,0 +1,45 @@
+-- name: identity
+SELECT installation_id, sequence FROM installation WHERE one = 1;
+
+-- name: begin
+INSERT INTO installation_starts (start_id, at) VALUES (:start_id, utc_now());
+
+-- name: forget_starts
+DELETE FROM installation_starts WHERE start_id NOT IN
+    (SELECT start_id FROM installation_starts ORDER BY at DESC, start_id LIMIT :kept);
+
+-- name: starts
+SELECT start_id FROM installation_starts;
+
+-- name: marks
+SELECT repositories.name AS repo, coalesce(generation, 0) AS generation, start_id, main_sha, cause, reason, closed_at,
+       (SELECT json_extract(fact, '$.merged') FROM effects JOIN tasks ON tasks.id = task_id
+        WHERE tasks.repo = repositories.name AND effects.name = 'merge_pr' AND state = 'applied'
+          AND effects.id > coalesce(installation_marks.accepted, 0)
+        ORDER BY effects.sequence DESC LIMIT 1) AS merged
+FROM repositories LEFT JOIN installation_marks ON repo = repositories.name ORDER BY repositories.name LIMIT 1000;
+
+-- name: claimed
+INSERT INTO installation_marks (repo, generation, start_id, main_sha) VALUES (:repo, :generation, :start_id, :main_sha)
+ON CONFLICT (repo) DO UPDATE SET generation = excluded.generation, start_id = excluded.start_id,
+    main_sha = excluded.main_sha, cause = NULL, reason = NULL, closed_at = NULL;
+
+-- name: close
+INSERT INTO installation_marks (repo, cause, reason, closed_at) VALUES (:repo, :cause, :reason, utc_now())
+ON CONFLICT (repo) DO UPDATE SET cause = excluded.cause, reason = excluded.reason, closed_at = excluded.closed_at
+WHERE installation_marks.cause IS NOT excluded.cause OR installation_marks.reason IS NOT excluded.reason;
+
+-- name: known_nonces
+SELECT nonce FROM candidates WHERE nonce IN (SELECT value FROM json_each(:nonces))
+UNION ALL SELECT name FROM accepted_traces WHERE name IN (SELECT value FROM json_each(:nonces));
+
+-- name: known_runs
+SELECT run_dir AS name FROM agent_runs;
+
+-- name: known_deploys
+SELECT json_extract(evidence, '$.environment') || '/' || json_extract(evidence, '$.generation') || '-'
+       || json_extract(evidence, '$.sha') AS name
+FROM effects WHERE name IN ('deploy_init', 'deploy_undo');
+
+-- name: accepted_traces
+SELECT name FROM accepted_traces;

@@ -1,0 +1,133 @@
+"""What the outside shows of the time that a restored database knows nothing of. Reads only."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.db import installation, repositories, slots, tasks
+from orchestrator.db.database import Database, Tx
+from orchestrator.deploy.records import DeployStart, Exit, Started, exit_record, read_start, started
+from orchestrator.domain.ids import RepoName, Sha, WorkItem
+from orchestrator.domain.installation import Cause, Finding, SeenCandidate
+from orchestrator.domain.task import Task
+from orchestrator.forges.forge import Forge
+from orchestrator.installation.guard import Compared, InstallationGuard
+from orchestrator.installation.traces import unknown_deploys, unknown_runs
+from orchestrator.places import Folders, Places
+
+PAGE = 500
+_RUN = re.compile(r"(.+)-\d+-\d+-[0-9a-f]+")  # as the launcher names a run's folder
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStart:
+    """A start of an environment that the database does not know."""
+
+    name: str  # ``environment/generation-sha``
+    start: DeployStart | None
+    claim: Started | None
+    exit: Exit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One repository that is closed, or is closed with the others."""
+
+    repo: repositories.Repository
+    compared: Compared
+    candidates: Sequence[SeenCandidate] = ()  # unknown ones of our installation
+    merged: Sequence[SeenCandidate] = ()  # those of them that are on main, oldest first
+    unfinished: Sequence[Task] = ()
+    baseline: slots.Baseline | None = None
+
+    @property
+    def finding(self) -> Finding | None:
+        """Why it is closed; None where only another one is."""
+        return self.compared.finding
+
+    @property
+    def lost(self) -> Sha | None:
+        """The newest merge of ours that main lacks."""
+        return self.compared.known.merged if self.compared.seen.lost else None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Everything that was found, and what accepting it concerns."""
+
+    found: Mapping[RepoName, Found] = field(default_factory=dict)  # empty: nothing is wrong
+    starts: Sequence[FoundStart] = ()
+    runs: Sequence[str] = ()
+
+    def work_items(self) -> Iterable[WorkItem]:
+        """Everything that anything found is about."""
+        for one in self.found.values():
+            yield from (seen.work_item for seen in one.candidates)
+        yield from (one.start.work_item for one in self.starts if one.start is not None)
+        yield from (WorkItem(match[1]) for name in self.runs if (match := _RUN.fullmatch(name)))
+
+
+class Surveyor:
+    """Looks at forges and state folder with the database in hand."""
+
+    def __init__(
+        self, database: Database, places: Places, folders: Folders, guard: InstallationGuard
+    ) -> None:
+        self._database = database
+        self._places = places
+        self._folders = folders
+        self._guard = guard
+
+    def look(self) -> Survey:
+        """What is closed, and what is there that the database does not know.
+
+        :raises OutsideError: a forge, or a record, cannot be read: nothing may be concluded then.
+        """
+        with self._database.read() as tx:
+            repos = repositories.all_repositories(tx)
+            runs, deploys = installation.known_folders(tx)
+        compared = self._guard.compare(repo.name for repo in repos)
+        findings = [one.finding for one in compared.values() if one.finding is not None]
+        restored = any(finding.cause is Cause.DATABASE for finding in findings)
+        concerned = [repo for repo in repos if restored or compared[repo.name].finding is not None]
+        if not concerned:
+            return Survey()
+        root = self._folders.deploys
+        return Survey(
+            found={repo.name: self._found(repo, compared[repo.name]) for repo in concerned},
+            starts=[_start(root, name) for name in unknown_deploys(root, deploys)] if restored else [],
+            runs=unknown_runs(self._folders.runs, runs) if restored else [],
+        )
+
+    def _found(self, repo: repositories.Repository, compared: Compared) -> Found:
+        forge = self._places.of(repo.name).forge
+        candidates, merged = self._candidates(forge, compared.known.installation)
+        with self._database.read() as tx:
+            unfinished = [task for task in _open_tasks(tx) if task.repo == repo.name]
+            baseline = slots.baseline(tx, repo.name)
+        return Found(repo, compared, candidates, merged, unfinished, baseline)
+
+    def _candidates(self, forge: Forge, ours: str) -> tuple[Sequence[SeenCandidate], Sequence[SeenCandidate]]:
+        """Unknown candidates of ours, in the order of the ledger, and those of them on main, in main's."""
+        on_main = [one for one in forge.merged_since([]) if one.installation == ours]
+        seen = {one.sha: one for one in on_main}
+        seen |= {one.sha: one for one in forge.candidates() if one.installation == ours}
+        with self._database.read() as tx:
+            unknown = installation.unknown_nonces(tx, (one.nonce for one in seen.values()))
+        candidates = sorted(
+            (one for one in seen.values() if one.nonce in unknown), key=lambda one: one.sequence
+        )
+        return candidates, [seen[one.sha] for one in on_main if one.nonce in unknown]
+
+
+def _open_tasks(tx: Tx) -> Iterator[Task]:
+    after = 0
+    while page := tasks.list_open(tx, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].id
+
+
+def _start(root: Path, name: str) -> FoundStart:
+    folder = root / name
+    return FoundStart(name, read_start(folder), started(folder), exit_record(folder))

@@ -1,0 +1,127 @@
+"""What becomes of an unfinished task when a person has accepted a restore: it waits for its person, and past the point
+of no return where main has its merge (DESIGN §6).
+
+Its unsettled effects are behind it by then, as before every signal. Facts decide: what main shows is merged, whatever
+the backup says; what was started is not started again by itself, and what was undone leaves the repository frozen.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from orchestrator.db import effects, evidence, restored, slots
+from orchestrator.db.database import Tx
+from orchestrator.domain.effect import EffectName, EffectState, Intent
+from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Candidate, Hold, Task
+from orchestrator.effects import judged
+from orchestrator.effects.ledger import Proof
+from orchestrator.rules.transitions import PROMOTE, START_PRODUCTION, EdgeKind
+from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+
+
+class Restored:
+    """Takes tasks out of the pipeline until a person has looked at them."""
+
+    def __init__(self, tools: Tools, moves: Moves) -> None:
+        self._tools = tools
+        self._moves = moves
+
+    def settle(self, at: Situation, reason: str, answered: Callable[[Tx], None]) -> Outcome:
+        """Escalate the task; one whose merge is on main goes to *deploy* first, in the same commit."""
+        with self._tools.database.read() as tx:
+            candidates = evidence.candidates(tx, at.task.id)
+            merged = effects.applied(tx, at.task.id, EffectName.MERGE_PR)
+        landed = at.place.forge.landed(candidates) if candidates else None
+        if landed is None:
+            self._moves.hold(at, Hold.ESCALATED, reason, also=answered)
+            return Outcome.MOVED  # what else was said is answered next
+        started = self._started(at, landed)
+        why = f"its merge {landed.sha[:12]} is on main; {_production(started)}. {reason}"
+        if merged is None:
+            return self._merged(at, landed, started, why, answered)
+
+        def also(tx: Tx) -> None:
+            answered(tx)
+            self._take_over(tx, at, at.task, started, why)
+
+        self._moves.hold(at, Hold.ESCALATED, why, also=also)
+        return Outcome.MOVED
+
+    def _merged(
+        self,
+        at: Situation,
+        landed: Candidate,
+        started: Intent | None,
+        why: str,
+        answered: Callable[[Tx], None],
+    ) -> Outcome:
+        def write(tx: Tx) -> None:
+            answered(tx)
+            intent = effects.intend(
+                tx,
+                at.lease,
+                EffectName.MERGE_PR,
+                landed.sha,
+                landed.round,
+                token=landed.fence,
+                judged={"repo": at.task.repo, "candidate": judged.of_candidate(landed)},
+            )
+            fact = {"merged": landed.sha, "tree": landed.tree, "round": landed.round}
+            proof = Proof(intent, EffectState.APPLIED, fact, "found on main after a restore")
+            self._tools.ledger.settle(tx, at.lease, at.task, proof)
+            slots.free_all(tx, at.task.repo, at.task.id)
+            round_ = restored.next_round(tx, at.task.id, Stage.DEPLOY)
+            self._take_over(tx, at, replace(at.task, stage=Stage.DEPLOY, round=round_), started, why)
+
+        return self._moves.move(
+            at,
+            Stage.DEPLOY,
+            EdgeKind.RESTORE,
+            reason=why,
+            before=write,
+            hold=(Hold.ESCALATED, why),
+        )
+
+    def _take_over(self, tx: Tx, at: Situation, coming: Task, started: Intent | None, why: str) -> None:
+        """What was started is looked at by a retry, not started again; what was undone keeps the repository frozen."""
+        if started is None:
+            return
+        if started.name is EffectName.DEPLOY_UNDO:
+            serial_gate.freeze(tx, at.task, at.lease.owner, why)
+            slots.keep_for_freeze(tx, at.task.repo)
+            return
+        for step in (PROMOTE, START_PRODUCTION):
+            evidence.mark_step(tx, coming, step.name, {"found": started.key})
+
+    def _started(self, at: Situation, landed: Candidate) -> Intent | None:
+        """The last thing that was done with M in production, if that ended well."""
+        with self._tools.database.read() as tx:
+            ours = effects.of_task(tx, at.task.id)
+        try:
+            production = self._tools.configs.of(at.task.repo, landed.base_sha).production
+        except ConfigError:
+            return None
+        if production is None:
+            return None
+        starts = [
+            e
+            for e in ours
+            if e.name in (EffectName.DEPLOY_INIT, EffectName.DEPLOY_UNDO)
+            and e.state is EffectState.APPLIED
+            and (e.judged.get("environment"), e.judged.get("sha")) == (production.name, landed.sha)
+        ]
+        last = max(starts, key=lambda one: one.sequence, default=None)
+        if last is None or last.name is EffectName.DEPLOY_UNDO:
+            return last
+        return last if (last.fact or {}).get("succeeded") is not False else None
+
+
+def _production(started: Intent | None) -> str:
+    if started is None:
+        return "it was not brought to production"
+    if started.name is EffectName.DEPLOY_UNDO:
+        return "it was undone in production"
+    return "production was started with it"

@@ -25,9 +25,9 @@ from orchestrator.domain.effect import EffectName
 from orchestrator.domain.task import Hold
 from orchestrator.effects.deploy import start_of
 from orchestrator.operations.reading import TaskStory
-from orchestrator.runtime.process import Liveness, ProcessIdentity
+from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.wiring import App, open_readonly
-from tests.fixtures_pipeline import PYTHON, Build, Pipeline, gone
+from tests.fixtures_pipeline import PYTHON, Build, Pipeline, config_of, gone
 from tests.waiting import wait_until
 
 PROGRAMS = Path(__file__).parent / "integration" / "self_deploy" / "programs"
@@ -39,7 +39,7 @@ undo = {command}
 timeout = "{timeout}"
 healthy_times = 2
 interval = 0.1
-stable_for = 0.2
+stable_for = {stable}
 [production.probe]
 url = "http://127.0.0.1:{port}/healthz"
 """
@@ -181,8 +181,6 @@ class SelfSite:
         return found
 
     def alive(self, runner: ProcessIdentity) -> bool:
-        from orchestrator.runtime.process import SystemProcesses
-
         return SystemProcesses().liveness(runner) is Liveness.ALIVE and not gone(runner.pid)
 
     def quiet(self) -> None:
@@ -192,18 +190,17 @@ class SelfSite:
 
 @pytest.fixture
 def self_site(pipeline: Build) -> Iterator[Callable[..., SelfSite]]:
-    """Makes an installation of itself: ``self_site(report_s=…, health_s=…)``, seconds."""
+    """Makes an installation of itself: ``self_site(report_s=…, health_s=…, stable_s=…)``, seconds."""
     made: list[SelfSite] = []
 
-    def build(*, report_s: float = LONG, health_s: float = LONG) -> SelfSite:
+    def build(*, report_s: float = LONG, health_s: float = LONG, stable_s: float = 0.2) -> SelfSite:
         port = _free_port()
         line = pipeline(files={"serve.py": (PROGRAMS / "serve.py").read_text()}, config=False)
         command = json.dumps([*PYTHON, str(line.root / "deliver.py")])
         shutil.copy(PROGRAMS / "deliver.py", line.root)
-        from tests.fixtures_pipeline import config_of
-
-        more = CONFIG.format(command=command, timeout=f"{health_s}s", port=port)
-        line.person.commit("Say how it is delivered", {".orchestrator.toml": config_of(line.root, more)})
+        more = CONFIG.format(command=command, timeout=f"{health_s}s", stable=stable_s, port=port)
+        toml = config_of(line.root, more).replace('"20s"', '"5m"')  # an agent may have to wait for a delivery
+        line.person.commit("Say how it is delivered", {".orchestrator.toml": toml})
         line.settings |= {
             "ORCH_PORT": str(port),
             "ORCH_SELF_REPO": line.repo,

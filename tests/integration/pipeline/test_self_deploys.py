@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.db import effects, tasks
-from orchestrator.deploy.records import Claimant, DeployStart
+from orchestrator.deploy.records import Claimant, DeployStart, reported, start_folder
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import ConstraintRefused
 from orchestrator.domain.event import EventType
@@ -251,6 +251,28 @@ def test_recovery_leaves_the_runner_alone(ours: Pipeline) -> None:
     line.done(item)
     assert lives == [Liveness.ALIVE]
     guard_has_ended(line, started(line, item)[0])
+
+
+@pytest.mark.parametrize("build", ["own", "another", "unknown"])
+def test_only_the_version_that_was_brought_reports(ours: Pipeline, build: str) -> None:
+    line = ours
+    line.register()
+    item = line.add()
+    line.stop()
+    assert line.child("check_production.judged").wait(60) == -9
+    line.open()
+    start, undo = started(line, item)
+    line.stop()
+    line.settings["ORCH_BUILD_SHA"] = {"own": line.main, "another": "d" * 40, "unknown": ""}[build]
+    place = start_folder(line.home / "deploys", start.environment, start.sha, start.generation)
+    app = line.open()
+    app.self_deploys.begin()
+    wait_until(lambda: app.self_deploys.run_once()["to_report"] == 0)
+    said = reported(place)
+    assert (said is not None and said.answers(start)) is (build == "own")
+    assert app.deployer.started(undo) is None
+    line.start()
+    line.done(item)
 
 
 def test_undone_while_a_person_was_called_is_settled_at_the_next_start(ours: Pipeline) -> None:

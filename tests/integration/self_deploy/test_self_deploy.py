@@ -6,11 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.deploy.records import EXIT_FILE, START_FILE, STARTED_FILE, start_folder, to_bytes
+from orchestrator.deploy.records import (
+    EXIT_FILE,
+    REPORTED_FILE,
+    START_FILE,
+    STARTED_FILE,
+    start_folder,
+    to_bytes,
+)
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
 from orchestrator.runtime.files import publish_exclusive
+from tests.fixtures_pipeline import gone
 from tests.fixtures_self import LONG, SelfSite
 from tests.waiting import wait_until
 
@@ -58,6 +66,7 @@ def test_it_delivers_itself_and_the_new_version_ends_the_task(self_site: Make) -
     site.start()
     wait_until(lambda: site.healthz().get("sha") == site.first, LONG)
     done(site, item)
+    wait_until((folder(site, item) / REPORTED_FILE).exists, LONG)
     old, new = (serve["release"] for serve in site.serves())
     assert (old, new) == (site.first, site.line.main)
     ends = [
@@ -79,6 +88,33 @@ def test_a_version_that_never_comes_up_is_undone_by_its_own_runner(self_site: Ma
     assert starts[0] == starts[-1] == site.first
     assert set(starts[1:-1]) == {site.line.main}
     assert "did not report within" in str(site.story(item).task.hold_reason)
+
+
+def test_the_restart_ends_no_agent(self_site: Make) -> None:
+    site = self_site()
+    site.line.agent({"title": "Another", "role": "analyst", "until": str(site.root / "go")})
+    item, other = site.file(), site.file("Another")
+    site.start()
+    done(site, item)
+    [agent] = site.line.agents(other)
+    assert not gone(agent["pid"])
+    assert len(site.serves()) == 2
+    (site.root / "go").touch()
+    wait_until(
+        lambda: EventType.RUN_FINISHED in [event.type for event in site.story(other).events], LONG, every=0.1
+    )
+    assert [run["role"] for run in site.line.agents(other)].count("analyst") == 1
+
+
+def test_a_version_that_crashes_again_and_again_is_undone(self_site: Make) -> None:
+    """It comes up, recovers, and dies before it has stayed for as long as its environment asks: that is no report."""
+    site = self_site(report_s=6.0, stable_s=5.0)
+    site.line.agent({"role": "developer", "write": {"src/FLAKY": "", "src/app.py": "ONE = 2\n"}})
+    item = site.file()
+    site.start()
+    undone(site, item)
+    assert not (folder(site, item) / REPORTED_FILE).exists()
+    assert len([serve for serve in site.serves() if serve["release"] == site.line.main]) > 1
 
 
 @pytest.mark.parametrize("point", ["deploy_init.intended", "deploy_init.before_act", "deploy_init.after_act"])

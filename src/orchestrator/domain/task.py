@@ -12,7 +12,7 @@ class Hold(StrEnum):
     """Why a task does not move although nobody works on it."""
 
     ESCALATED = "escalated"  # waits for a person's decision: retry or cancel
-    BLOCKED = "blocked"  # waits for another task or the tracker
+    BLOCKED = "blocked"  # waits for another task, the tracker, or a pull request to be opened again
     PERSON = "person"  # waits for an approval
     SLOT = "slot"  # waits for a shared place
     FROZEN = "frozen"  # its repository is frozen

@@ -29,6 +29,7 @@ from orchestrator.stage_engine.closing import Closing
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import Plans
+from orchestrator.stage_engine.pull_requests import PullRequests
 from orchestrator.stage_engine.resolutions import Resolutions
 from orchestrator.stage_engine.serial_gate import why_no_slot
 from orchestrator.stage_engine.signals import Signals
@@ -55,7 +56,8 @@ class StageEngine:
         self._failures = Failures(tools.database, tools.secrets)
         plans = Plans(store, tools.entropy, tools.ours)
         self._acts = Acts(tools, self._moves, back, plans, deployer, self._failures)
-        self._signals = Signals(tools, self._moves, back)
+        self._pulls = PullRequests(tools, self._moves, back)
+        self._signals = Signals(tools, self._moves, back, self._pulls)
         self._resolutions = Resolutions(tools, self._acts, self._signals)
         self._closing = Closing(tools, self._moves)
         self._work = Work(tools, self._moves, back, self._acts)
@@ -213,9 +215,11 @@ class StageEngine:
             return said
         if at.task.hold is Hold.ESCALATED:
             return self._acts.undone_meanwhile(at) or self._closing.by_the_fix(at) or Outcome.HELD
+        step = next_step(at.task.stage, at.passed, at.has)
+        if (held := self._pulls.look(at, step)) is not None:
+            return held
         if at.active is not None:
             return Outcome.WORKING
-        step = next_step(at.task.stage, at.passed, at.has)
         if step is None:
             return self._edge(at)
         self._tools.waypoints.reach("step.begin", task=at.task.id, step=step.name)

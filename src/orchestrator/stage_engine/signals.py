@@ -11,6 +11,7 @@ from orchestrator.rules.installation import RESTORED
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, Step, StepKind, next_step
 from orchestrator.runtime.clock import parse_stamp
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.pull_requests import PullRequests, held_for_it
 from orchestrator.stage_engine.restored import Restored
 from orchestrator.stage_engine.retries import NotNow, Retries
 from orchestrator.stage_engine.situation import CANCELLED, TAKEN_OUT, Outcome, Situation, Tools
@@ -20,6 +21,7 @@ CANCEL = "cancel"
 RETRY = "retry"
 REJECT = "reject"
 RESOLVE = "resolve"
+PULL_REQUEST = "pull-request"  # the forge says that it has changed: look at it
 ANSWERABLE = frozenset({Hold.ESCALATED, Hold.BLOCKED})
 
 
@@ -34,10 +36,11 @@ def subject_on_show(tx: Tx, task: Task) -> str | None:
 class Signals:
     """Applies or refuses a task's waiting signals, in order."""
 
-    def __init__(self, tools: Tools, moves: Moves, back: WaysBack) -> None:
+    def __init__(self, tools: Tools, moves: Moves, back: WaysBack, pulls: PullRequests) -> None:
         self._tools = tools
         self._moves = moves
         self._back = back
+        self._pulls = pulls
         self._retries = Retries(tools, moves)
         self._restored = Restored(tools, moves)
 
@@ -74,6 +77,8 @@ class Signals:
             return self._take_out(at, first)
         if kind == RESOLVE:
             return self.refuse(at, first, "the effect is settled already")
+        if kind == PULL_REQUEST:
+            return self._look_at_pull_request(at, first)
         return self.refuse(at, first, f"there is no signal {kind}")
 
     def approval(self, at: Situation, step: Step) -> Outcome:
@@ -132,6 +137,8 @@ class Signals:
             return self.refuse(at, waiting, "the task does not wait for a decision")
         if not _same_round(waiting.signal, at.task):
             return self.refuse(at, waiting, _moved_on(waiting.signal))
+        if (shut := self._pulls.shut(at)) is not None:
+            return self.refuse(at, waiting, shut)
         went = self._retries.go_on(
             at, lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
         )
@@ -160,6 +167,25 @@ class Signals:
             f"{TAKEN_OUT}{waiting.signal.reason}",
             lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
         )
+
+    def _look_at_pull_request(self, at: Situation, waiting: WaitingSignal) -> Outcome:
+        """Believe the forge, not the message; what is closed holds the task at once, whatever it is doing."""
+        state, why = self._pulls.state(at), self._pulls.shut(at)
+        found = f"pull request {at.task.pr_number} is {state}" if state else "nothing depends on it now"
+
+        def answer(tx: Tx) -> None:
+            self.close(tx, at, waiting, found, EventType.NOTE)
+
+        if why is not None and not held_for_it(at) and at.task.hold is not Hold.ESCALATED:
+            return self._pulls.hold(at, why, also=answer)
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            answer(tx)
+            if state == "merged":
+                text = f"{found}, by hand. The gates go on, and only what has passed them is deployed."
+                stable = f"answer:{waiting.inbox_id}"
+                mail.send(tx, "tracker.comment", stable, {"text": text}, task_id=at.task.id)
+        return Outcome.MOVED
 
     def refuse(self, at: Situation, waiting: WaitingSignal, why: str) -> Outcome:
         """Close a signal without having done what it asks for, and answer."""

@@ -116,7 +116,7 @@ class Pipeline:
         return Hand(self.home / "forges" / f"{self.repo}.git")
 
     def variables(self) -> dict[str, str]:
-        timers = ("REAPER", "RECONCILER", "OUTBOX", "DRIFT")
+        timers = ("REAPER", "RECONCILER", "OUTBOX", "DRIFT", "INBOX")
         known = {f"ORCH_{name}_INTERVAL_S": NEVER for name in timers} | {"ORCH_QUEUE_INTERVAL_S": "0.5"}
         return {"ORCH_HOME": str(self.home), "ORCH_LOG_LEVEL": "error", **known, **self.settings}
 

@@ -75,6 +75,18 @@ CREATE TABLE coverage_baseline (
     UNIQUE (repo, merged_sha)
 );
 
+CREATE TABLE deliveries (
+    inbox_id    INTEGER PRIMARY KEY REFERENCES inbox (id),
+    source      TEXT NOT NULL,
+    delivery_id TEXT,              -- the sender's; another one for each repeat
+    attempts    INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    deferrals   INTEGER NOT NULL DEFAULT 0 CHECK (deferrals >= 0),
+    not_before  TEXT,
+    parked_at   TEXT,
+    error       TEXT,
+    UNIQUE (source, delivery_id)
+);
+
 CREATE TABLE effects (
     id         INTEGER PRIMARY KEY,
     task_id    INTEGER NOT NULL REFERENCES tasks (id),
@@ -360,7 +372,11 @@ CREATE INDEX effects_unsettled ON effects (task_id, id)
 
 CREATE INDEX events_of_task ON events (task_id, id);
 
+CREATE INDEX inbox_of_task ON inbox (task_id, id);
+
 CREATE INDEX inbox_open ON inbox (task_id, id) WHERE handled_at IS NULL;
+
+CREATE INDEX inbox_open_in_order ON inbox (id) WHERE handled_at IS NULL;
 
 CREATE INDEX job_deps_reverse ON job_deps (depends_on);
 
@@ -377,6 +393,12 @@ CREATE INDEX outbox_open ON outbox (id) WHERE sent_at IS NULL AND parked_at IS N
 CREATE INDEX outside_failures_of_effects ON outside_failures (effect_id) WHERE effect_id IS NOT NULL;
 
 CREATE INDEX slots_of_task ON slots (task_id);
+
+CREATE INDEX tasks_of_branch ON tasks (repo, branch, id) WHERE branch IS NOT NULL;
+
+CREATE INDEX tasks_of_pull_request ON tasks (repo, pr_number, id) WHERE pr_number IS NOT NULL;
+
+CREATE INDEX tasks_of_ticket ON tasks (tracker, external_id, id) WHERE external_id IS NOT NULL;
 
 CREATE UNIQUE INDEX tasks_one_open_per_ticket ON tasks (tracker, external_id)
     WHERE external_id IS NOT NULL AND stage NOT IN ('done', 'cancelled');

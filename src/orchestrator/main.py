@@ -23,6 +23,7 @@ class Service:
         self._heartbeat = self._loop(app.heartbeat)
         self._loops = [
             self._loop(app.outbox, wake=app.wakeups.outbox),
+            self._loop(app.inbox, wake=app.wakeups.inbox),
             self._loop(app.worker, wake=app.wakeups.queue),
             self._loop(app.cleaner),
             self._loop(app.guard_watch),

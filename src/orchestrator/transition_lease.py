@@ -124,6 +124,20 @@ class Ownership:
         case = self._reclaims.of_person(task_id, person, reason)
         return self._reclaims.take_away(case) if case is not None else None
 
+    def free(self, task_id: TaskId, asker: Actor) -> bool:
+        """Whether nobody owns the task just now; False also where that cannot be told (FR-5). A no is counted.
+
+        An answer, no ownership: whoever wants to move the task asks for :meth:`transition`.
+        """
+        free = False
+        try:
+            free = self._liveness.get(task_id) is None and not self._leased(task_id)
+        except OrchestratorError as error:
+            log.warning("lease not read", task_id=task_id, owner=asker.value, reason=str(error))
+        if not free:
+            self._count_defer(asker)
+        return free
+
     def alive(self, row: leases.LeaseRow, process: leases.ProcessRow | None) -> Liveness:
         """Whether a lease's owner lives (:class:`Judge`)."""
         return self.judge.owner(row, process)
@@ -183,6 +197,14 @@ class Ownership:
             return lease
         self._give_back(lease)  # this very thread was taken for hung while it waited
         return None
+
+    def _leased(self, task_id: TaskId) -> bool:
+        with self._database.read() as tx:
+            covered = self._scope.covers(tasks.get(tx, task_id).repo)
+            held = leases.held(tx, task_id, self._term.process_ttl_s) if covered else None
+        if held is None or held.row.owner_boot_id == self.boot_id:
+            return False  # ours, and no thread holds it: giving it back had failed
+        return self.judge.owner(held.row, held.process) is not Liveness.DEAD
 
     def _take_if_free(self, task_id: TaskId, entry: Finalizing) -> Lease | None:
         """Take it at once where nobody has it. Else judge who has it, outside of any transaction, and then take over

@@ -16,6 +16,7 @@ from orchestrator.daemons.drift_watch import DriftWatch
 from orchestrator.daemons.guard_watch import GuardWatch
 from orchestrator.daemons.heartbeat import Heartbeat
 from orchestrator.daemons.housekeeper import Housekeeper
+from orchestrator.daemons.inbox import Inbox
 from orchestrator.daemons.job_reaper import JobReaper
 from orchestrator.daemons.lease_reaper import LeaseReaper
 from orchestrator.daemons.outbox import Outbox
@@ -73,6 +74,10 @@ from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Configs, OwnDelivery, Tools
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.transition_lease import Ownership
+from orchestrator.webhooks.gitea import GiteaHandler
+from orchestrator.webhooks.handler import WebhookHandler
+from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
+from orchestrator.webhooks.receiving import Receiver
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
 
@@ -336,6 +341,7 @@ class App:
             self.ownership,
             silent,
             main_of=self._main_of,
+            hasten=self.inbox.hasten,
             interval_s=self.settings.reconciler_interval_s,
         )
 
@@ -343,6 +349,36 @@ class App:
     def guard_watch(self) -> GuardWatch:
         """Watches the marks on the forges."""
         return GuardWatch(self.guard, interval_s=self.settings.reconciler_interval_s)
+
+    @cached_property
+    def webhooks(self) -> tuple[WebhookHandler, ...]:
+        """What understands trackers and forges."""
+        states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
+        return PlaneHandler(user=self.settings.plane_user, states=states), GiteaHandler()
+
+    @cached_property
+    def receiver(self) -> Receiver:
+        """Stores what trackers and forges send."""
+        return Receiver(
+            self.database,
+            self.webhooks,
+            arrived=self.wakeups.inbox.set,
+            wake=self._wake,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Deals with what they have sent."""
+        return Inbox(
+            self.database,
+            self.ownership,
+            self.webhooks,
+            interval_s=self.settings.inbox_interval_s,
+            wake=self._wake,
+            entropy=self.entropy,
+            waypoints=self.outside.waypoints,
+        )
 
     @cached_property
     def drift_watch(self) -> DriftWatch:

@@ -37,6 +37,7 @@ def command(as_json: bool) -> int:
     _block("Frozen", gate["frozen"], ("repo", "task", "lent_to", "holder", "since", "reason"), clock)
     _block("Running versions", _drift(queue), ("environment", "state", "task", "seen", "since"), clock)
     _block("Effects not settled", queue["effects"], ("task_id", "effect", "state", "since"), clock)
+    _inbox(cast(Mapping[str, object], queue["inbox"]), clock)
     if idle:
         say(NO_SERVICE)
     return 0
@@ -59,6 +60,11 @@ def _block(name: str, rows: object, columns: tuple[str, ...], clock: Clock) -> N
     if found:
         lines = [tuple(_cell(row.get(column), column, clock) for column in columns) for row in found]
         say("\n".join("  " + line for line in table(lines, [c.upper() for c in columns]).splitlines()))
+
+
+def _inbox(counts: Mapping[str, object], clock: Clock) -> None:
+    since = f", the oldest for {age(counts['oldest'], clock)}" if counts["oldest"] else ""
+    say(f"Inbox: {counts['open']} open ({counts['deferred']} deferred, {counts['parked']} parked){since}")
 
 
 def _cell(value: object, column: str, clock: Clock) -> str:

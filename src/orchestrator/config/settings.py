@@ -127,6 +127,9 @@ class Settings:
     drift_interval_s: float = _period(
         60.0, "How often environments are asked which version they run, once their deploys are over."
     )
+    inbox_interval_s: float = _period(
+        15.0, "How often what trackers and forges have sent is looked at when nothing woke the inbox."
+    )
     outbox_interval_s: float = _period(5.0, "How often unsent messages are tried again.")
     heartbeat_interval_s: float = _period(5.0, "How often a process says that it is alive.")
     process_ttl_s: float = _period(30.0, "A process that was silent for so long may be taken for dead.")
@@ -144,6 +147,26 @@ class Settings:
     )
     shutdown_budget_s: float = _period(
         20.0, "Time that running transitions have to end after SIGTERM.", 0.0, 3600.0
+    )
+
+    plane_user: str = _setting(
+        "",
+        values.identifier,
+        "Id of our own user at Plane (`GET users/me/`): what it does is ignored. Without it nobody's approval, "
+        "rejection or retry is taken from Plane.",
+        shown="none",
+    )
+    plane_approved: frozenset[str] = _setting(
+        frozenset({"approved"}),
+        values.names,
+        "States of a Plane ticket that mean Approved: names or ids, separated by commas.",
+        shown="Approved",
+    )
+    plane_confirm_deploy: frozenset[str] = _setting(
+        frozenset({"confirm deploy"}),
+        values.names,
+        "States of a Plane ticket that mean Confirm Deploy: names or ids, separated by commas.",
+        shown="Confirm Deploy",
     )
 
     transition_lease_enabled: bool = _switch(

@@ -21,6 +21,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FULL_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
 
 
@@ -142,6 +143,22 @@ def repositories(text: str) -> tuple[str, ...]:
     if not all(part == EVERY_REPOSITORY or _REPOSITORY.fullmatch(part) for part in parts):
         raise ValueError("names of repositories separated by commas, or * for every one")
     return (EVERY_REPOSITORY,) if EVERY_REPOSITORY in parts else tuple(sorted(set(parts)))
+
+
+def identifier(text: str) -> str:
+    """An id that another system has given, such as a UUID."""
+    given = text.strip()
+    if not _IDENTIFIER.fullmatch(given):
+        raise ValueError("an id: letters, digits, - and _, at most 100")
+    return given
+
+
+def names(text: str) -> frozenset[str]:
+    """Names that another system uses, separated by commas, in any case."""
+    found = frozenset(" ".join(part.split()).lower() for part in text.split(","))
+    if "" in found or any(not name.isprintable() or len(name) > 100 for name in found):
+        raise ValueError("names or ids separated by commas")
+    return found
 
 
 def token(text: str) -> str:

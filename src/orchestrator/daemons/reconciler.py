@@ -22,6 +22,7 @@ from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.task import Hold, Task
 from orchestrator.runtime.process import Liveness
+from orchestrator.stage_engine.pull_requests import held_for_it
 from orchestrator.transition_lease import Ownership
 
 log = structlog.get_logger(__name__)
@@ -51,15 +52,18 @@ class Reconciler:
         silent: SilentAuthorities,
         *,
         main_of: Callable[[RepoName], Sha | None],
+        hasten: Callable[[], int],
         interval_s: float,
     ) -> None:
-        """``main_of`` reads the tip of a repository's default branch: what blocks a task is mended there."""
+        """``main_of`` reads the tip of a repository's default branch: what blocks a task is mended there.
+        ``hasten`` has what has lain in the inbox for too long looked at, and says how much that is."""
         self.interval_s = interval_s
         self._database = database
         self._driver = driver
         self._ownership = ownership
         self._silent = silent
         self._main_of = main_of
+        self._hasten = hasten
         self._audit = SlotAudit(database)
         self._blocked_at: dict[TaskId, Sha | None] = {}  # the tip at which a blocked task was last looked at
         self._counting = threading.Lock()
@@ -95,6 +99,7 @@ class Reconciler:
             "skipped": skipped.total(),
             "alerts": self._silent.look(),
             "slot_contradictions": contradictions,
+            "overdue": self._hasten(),
         }
 
     def snapshot(self) -> dict[str, object]:
@@ -110,7 +115,7 @@ class Reconciler:
         self, now: _Pass, task: Task, has_job: bool, depends: bool, blocked: dict[TaskId, Sha | None]
     ) -> Skip | None:
         mended = True
-        if task.hold is Hold.BLOCKED and not depends:
+        if task.hold is Hold.BLOCKED and not depends and not held_for_it(task):
             tip = self._tip(now, task.repo)
             mended = tip is not None and self._blocked_at.get(task.id) != tip
             blocked[task.id] = tip or self._blocked_at.get(task.id)

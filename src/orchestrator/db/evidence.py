@@ -101,6 +101,12 @@ def candidates(tx: Tx, task_id: TaskId) -> list[Candidate]:
     return [_candidate(row) for row in tx.all("evidence.candidates", task_id=task_id)]
 
 
+def task_of_candidate(tx: Tx, sha: Sha) -> TaskId | None:
+    """The task whose candidate a commit is."""
+    row = tx.one("evidence.task_of_candidate", sha=sha)
+    return TaskId(row["task_id"]) if row else None
+
+
 def add_own_commit(tx: Tx, task: Task, sha: Sha) -> None:
     """Remember a commit that the orchestrator itself made on the task's branch."""
     tx.execute("evidence.add_own_commit", repo=task.repo, sha=sha, task_id=task.id)

@@ -1,5 +1,7 @@
 """The repositories this installation delivers."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.db.database import Row, Tx
@@ -47,6 +49,12 @@ def get(tx: Tx, name: str) -> Repository:
 def all_repositories(tx: Tx) -> list[Repository]:
     """Every registered repository."""
     return [_repository(row) for row in tx.all("repositories.all")]
+
+
+def by_address(tx: Tx, forge: str, addresses: Sequence[str]) -> Repository | None:
+    """The repository that lies at one of these addresses at a forge; a local one may be shown by any."""
+    row = tx.one("repositories.by_address", forge=forge, addresses=json.dumps(addresses))
+    return _repository(row) if row else None
 
 
 def next_work_item(tx: Tx, name: RepoName) -> WorkItem:

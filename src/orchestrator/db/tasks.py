@@ -62,6 +62,35 @@ def open_by_ticket(tx: Tx, tracker: str, external_id: str) -> Task | None:
     return _task(row) if row else None
 
 
+def newest_by_ticket(tx: Tx, tracker: str, external_id: str) -> Task | None:
+    """The task of a ticket that was filed last: the open one, if there is one."""
+    row = tx.one("tasks.newest_by_ticket", tracker=tracker, external_id=external_id)
+    return _task(row) if row else None
+
+
+def newest_by_branch(tx: Tx, repo: RepoName, branch: str) -> Task | None:
+    """The task that works on a branch."""
+    row = tx.one("tasks.newest_by_branch", repo=repo, branch=branch)
+    return _task(row) if row else None
+
+
+def newest_by_pull_request(tx: Tx, repo: RepoName, number: int) -> Task | None:
+    """The task whose pull request has a number."""
+    row = tx.one("tasks.newest_by_pull_request", repo=repo, pr_number=number)
+    return _task(row) if row else None
+
+
+def open_at_commit(tx: Tx, repo: RepoName, sha: Sha) -> Task | None:
+    """The open task whose head, or candidate of this round, is a commit."""
+    row = tx.one("tasks.open_at_commit", repo=repo, sha=sha)
+    return _task(row) if row else None
+
+
+def before_the_merge(tx: Tx, repo: RepoName, *, limit: int = PAGE) -> list[TaskId]:
+    """Tasks for which it matters where the default branch stands: what they start from, and what they merge into."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.before_the_merge", repo=repo, limit=limit)]
+
+
 def list_open(tx: Tx, *, after: int = 0, limit: int = PAGE) -> list[Task]:
     """Tasks that have not ended, oldest first, one page."""
     return [_task(row) for row in tx.all("tasks.list_open", after=after, limit=limit)]

@@ -1,13 +1,14 @@
 """The reading half of the desk: what people may look at, each answer one snapshot."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from orchestrator.db import (
     effects,
     events,
     evidence,
     failures,
+    inbox,
     installation,
     jobs,
     leases,
@@ -183,6 +184,7 @@ class Reading:
                     {"task_id": e.task_id, "effect": e.name, "state": e.state, "since": e.intent_at}
                     for e in effects.all_unsettled(tx)
                 ],
+                "inbox": asdict(inbox.counts(tx)),
             }
         return {**view, "transition_lease": self._ownership.snapshot(), **self._extra()}
 

@@ -11,6 +11,7 @@ class Wakeups:
     def __init__(self) -> None:
         self.queue = threading.Event()  # the job queue may have something
         self.outbox = threading.Event()  # a message may be waiting
+        self.inbox = threading.Event()  # something has arrived, or its task may have become free
         self._lock = threading.Lock()
         self._on_tasks: Callable[[Iterable[int]], None] | None = None
         self._stops: dict[int, Callable[[str], None]] = {}
@@ -28,6 +29,7 @@ class Wakeups:
         """A commit may have left work of any kind."""
         self.queue.set()
         self.outbox.set()
+        self.inbox.set()
 
     def register_stop(self, task_id: int, stop: Callable[[str], None]) -> None:
         """How to end what runs for a task."""

@@ -11,7 +11,7 @@ from orchestrator.db import events, leases, mail, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, Task
 from orchestrator.rules.transitions import MERGE, OPEN_PR, Step
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
@@ -38,8 +38,8 @@ class PullRequests:
             return None
         why = self.shut(at)
         if why is not None:
-            return Outcome.HELD if held_for_it(at) else self.hold(at, why)
-        if not held_for_it(at):
+            return Outcome.HELD if held_for_it(at.task) else self.hold(at, why)
+        if not held_for_it(at.task):
             return None
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
@@ -82,10 +82,10 @@ class PullRequests:
         return self._moves.hold(at, Hold.BLOCKED, why, also=call)
 
 
-def held_for_it(at: Situation) -> bool:
+def held_for_it(task: Task) -> bool:
     """Whether the task is held because of its pull request."""
-    return at.task.hold is Hold.BLOCKED and (at.task.hold_reason or "").startswith(SHUT)
+    return task.hold is Hold.BLOCKED and (task.hold_reason or "").startswith(SHUT)
 
 
 def _matters(at: Situation, step: Step | None) -> bool:
-    return not at.passed or step is None or step in (OPEN_PR, MERGE) or held_for_it(at)
+    return not at.passed or step is None or step in (OPEN_PR, MERGE) or held_for_it(at.task)

@@ -176,7 +176,7 @@ class Signals:
         def answer(tx: Tx) -> None:
             self.close(tx, at, waiting, found, EventType.NOTE)
 
-        if why is not None and not held_for_it(at) and at.task.hold is not Hold.ESCALATED:
+        if why is not None and not held_for_it(at.task) and at.task.hold is not Hold.ESCALATED:
             return self._pulls.hold(at, why, also=answer)
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)

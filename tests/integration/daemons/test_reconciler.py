@@ -43,6 +43,7 @@ class Net:
             self.ownership,
             silent,
             main_of=self._main_of,
+            hasten=lambda: 0,
             interval_s=30,
         )
 

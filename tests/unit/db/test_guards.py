@@ -38,6 +38,7 @@ INBOX = (
     "INSERT INTO inbox (source, dedup_key, kind, task_id, received_at) "
     f"VALUES ('api', 'k', 'cancel', 1, {NOW})"
 )
+DELIVERY = "INSERT INTO deliveries (inbox_id, source, delivery_id) VALUES ({}, 'gitea', 'd')"
 OUTBOX = f"INSERT INTO outbox (stable_id, task_id, kind, payload, created_at) VALUES ('s', 1, 'alert', '{{}}', {NOW})"
 CANDIDATE = (
     f"INSERT INTO candidates VALUES (1, 1, '{SHA}', '{SHA}', '{SHA}', '{SHA}', 'nonce', 1, 'fence', {NOW})"
@@ -239,6 +240,11 @@ UNIQUE = {
     ),
     "one_slot_twice": Refused([TASK, SECOND, SLOT], SLOT.replace("'task', 1", "'task', 2"), "slots.name"),
     "one_message_in_twice": Refused([TASK, INBOX], INBOX, "inbox.dedup_key"),
+    "one_delivery_twice": Refused(
+        [TASK, INBOX, INBOX.replace("'k'", "'l'"), DELIVERY.format(1)],
+        DELIVERY.format(2),
+        "deliveries.delivery_id",
+    ),
     "one_message_out_twice": Refused([TASK, OUTBOX], OUTBOX, "outbox.stable_id"),
     "one_run_folder_twice": Refused([TASK, JOB, RUN], RUN, "agent_runs.run_dir"),
     "one_nonce_twice": Refused(
@@ -268,6 +274,12 @@ CHECKS = {
     "an_unknown_kind": Refused([TASK, JOB], column("jobs", "kind = 'poet'"), "kind IN"),
     "an_unknown_status": Refused([TASK, JOB], column("jobs", "status = 'asleep'"), "status"),
     "attempts_below_none": Refused([TASK, JOB], column("jobs", "attempts = -1"), "attempts >= 0"),
+    "looked_at_less_than_never": Refused(
+        [TASK, INBOX, DELIVERY.format(1)], column("deliveries", "attempts = -1"), "attempts >= 0"
+    ),
+    "deferred_less_than_never": Refused(
+        [TASK, INBOX, DELIVERY.format(1)], column("deliveries", "deferrals = -1"), "deferrals >= 0"
+    ),
     "fewer_claims_than_attempts": Refused([TASK, JOB], column("jobs", "attempts = 1"), "claims >= attempts"),
     "no_attempt_allowed": Refused([TASK, JOB], column("jobs", "max_attempts = 0"), "max_attempts >= 1"),
     "running_for_nobody": Refused(

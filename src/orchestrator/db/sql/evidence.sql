@@ -27,6 +27,9 @@ VALUES (:task_id, :round, :sha, :tree, :base_sha, :head_sha, :nonce, :sequence, 
 -- name: candidates
 SELECT * FROM candidates WHERE task_id = :task_id ORDER BY round;
 
+-- name: task_of_candidate
+SELECT task_id FROM candidates WHERE sha = :sha;
+
 -- name: add_own_commit
 INSERT INTO own_commits (repo, sha, task_id) VALUES (:repo, :sha, :task_id) ON CONFLICT DO NOTHING;
 

@@ -4,16 +4,19 @@ VALUES (:source, :dedup_key, :kind, :task_id, :stage, :round, :subject, :person,
 ON CONFLICT (dedup_key) DO NOTHING RETURNING id;
 
 -- name: waiting_signals
-SELECT * FROM inbox WHERE task_id = :task_id AND handled_at IS NULL ORDER BY id LIMIT 100;
+SELECT * FROM inbox WHERE task_id = :task_id AND handled_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM deliveries WHERE inbox_id = inbox.id) ORDER BY id LIMIT 100;
 
 -- name: tasks_with_signals
-SELECT DISTINCT task_id FROM inbox WHERE handled_at IS NULL AND task_id IS NOT NULL ORDER BY task_id LIMIT 1000;
+SELECT DISTINCT task_id FROM inbox WHERE handled_at IS NULL AND task_id IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM deliveries WHERE inbox_id = inbox.id) ORDER BY task_id LIMIT 1000;
 
 -- name: handled
 UPDATE inbox SET handled_at = utc_now(), outcome = :outcome WHERE id = :inbox_id AND handled_at IS NULL;
 
 -- name: close_waiting
-UPDATE inbox SET handled_at = utc_now(), outcome = :outcome WHERE task_id = :task_id AND handled_at IS NULL;
+UPDATE inbox SET handled_at = utc_now(), outcome = :outcome WHERE task_id = :task_id AND handled_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM deliveries WHERE inbox_id = inbox.id);
 
 -- name: signal
 SELECT * FROM inbox WHERE id = :inbox_id;

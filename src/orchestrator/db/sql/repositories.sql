@@ -10,3 +10,7 @@ SELECT * FROM repositories ORDER BY name LIMIT 1000;
 
 -- name: next_number
 UPDATE repositories SET next_number = next_number + 1 WHERE name = :name RETURNING prefix, next_number - 1 AS number;
+
+-- name: by_address
+SELECT * FROM repositories WHERE forge IN (:forge, 'local') AND location IN (SELECT value FROM json_each(:addresses))
+ORDER BY name LIMIT 1;

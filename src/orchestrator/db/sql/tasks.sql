@@ -20,6 +20,27 @@ SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_
 SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
 WHERE tracker = :tracker AND external_id = :external_id AND stage NOT IN ('done', 'cancelled');
 
+-- name: newest_by_ticket
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE tracker = :tracker AND external_id IS NOT NULL AND external_id = :external_id ORDER BY id DESC LIMIT 1;
+
+-- name: newest_by_branch
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE repo = :repo AND branch IS NOT NULL AND branch = :branch ORDER BY id DESC LIMIT 1;
+
+-- name: newest_by_pull_request
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE repo = :repo AND pr_number IS NOT NULL AND pr_number = :pr_number ORDER BY id DESC LIMIT 1;
+
+-- name: open_at_commit
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND (head_sha = :sha OR EXISTS
+    (SELECT 1 FROM candidates WHERE candidates.task_id = tasks.id AND candidates.round = tasks.round
+     AND candidates.sha = :sha)) ORDER BY id DESC LIMIT 1;
+
+-- name: before_the_merge
+SELECT id FROM tasks WHERE repo = :repo AND stage IN ('created', 'testing', 'deploy-staging') ORDER BY id LIMIT :limit;
+
 -- name: list_open
 SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
 WHERE stage NOT IN ('done', 'cancelled') AND id > :after ORDER BY id LIMIT :limit;

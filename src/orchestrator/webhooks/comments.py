@@ -1,0 +1,78 @@
+"""A person's command in a ticket's comment: its first line is what would be typed at the command line.
+
+``orch approve``, ``orch task approve SHOP-7 --sha 3f9c2d1``, ``orch reject The button is red.``. Text in other places
+of a comment, quotations of it included, commands nothing.
+"""
+
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+
+from orchestrator.webhooks.fields import clean
+
+COMMENT_LIMIT = 20_000  # characters of HTML that are looked at
+REASON_LIMIT = 2_000
+_BLOCKS = frozenset({"p", "br", "div", "li", "ul", "ol", "pre", "h1", "h2", "h3", "h4", "blockquote", "tr"})
+_COMMAND = re.compile(r"orch(?: task)? (approve|reject|cancel|retry)(?:\s+(.*))?", re.IGNORECASE)
+_WORK_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9_.]*-[0-9]+")
+_SHA = re.compile(r"[0-9a-fA-F]{7,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a comment asks for. ``work_item`` and ``sha`` are None where it names none."""
+
+    verb: str
+    work_item: str | None
+    sha: str | None
+    reason: str
+
+
+def command_in(html: str) -> Command | None:
+    """The command of a comment, None where its first line is none."""
+    lines = [line for line in map(clean, _text(html[:COMMENT_LIMIT]).splitlines()) if line]
+    found = _COMMAND.fullmatch(lines[0]) if lines else None
+    if found is None:
+        return None
+    words = (found[2] or "").split()
+    work_item = sha = None
+    if words and _WORK_ITEM.fullmatch(words[0]):
+        work_item = words.pop(0)
+    if words and words[0] in ("--sha", "—sha"):  # editors make one long dash of two
+        words.pop(0)
+    if words and _SHA.fullmatch(words[0]):
+        sha = words.pop(0).lower()
+    if words and words[0] in ("--reason", "—reason"):
+        words.pop(0)
+    reason = "\n".join([" ".join(words), *lines[1:]]).strip().strip('"“”')
+    return Command(found[1].lower(), work_item, sha, reason[:REASON_LIMIT])
+
+
+class _Reader(HTMLParser):
+    """Collects what a person would read; a quotation is somebody else's words."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._quoted = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+        self._quoted += tag == "blockquote"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+        self._quoted = max(0, self._quoted - (tag == "blockquote"))
+
+    def handle_data(self, data: str) -> None:
+        if not self._quoted:
+            self.parts.append(data)
+
+
+def _text(html: str) -> str:
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    return "".join(reader.parts)

@@ -1,0 +1,36 @@
+"""What a source of webhooks has to be able to do. GitHub's takes its place beside Plane's and Gitea's."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.db.database import Tx
+from orchestrator.db.inbox import Delivery
+from orchestrator.domain.ids import TaskId
+from orchestrator.domain.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What came of a delivery, and which tasks should be looked at for its sake."""
+
+    outcome: str
+    wake: tuple[TaskId, ...] = ()
+
+
+class WebhookHandler(Protocol):
+    """One source: ``plane``, ``gitea``."""
+
+    source: str
+
+    def task_of(self, tx: Tx, kind: str, payload: object) -> Task | None:
+        """The one task that a delivery is about; None where there is none, or more. Raises nothing for odd payloads."""
+        ...
+
+    def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
+        """Deal with it inside the commit that closes it: store a person's word, tell a task's story, never a stage.
+
+        Called while nobody owns the task; may be called again until its commit has taken place.
+
+        :raises MalformedDelivery: it does not say what its kind has to say.
+        """
+        ...

@@ -1,0 +1,198 @@
+"""Plane: what people say in a ticket, made a signal for the engine (S-10).
+
+Approved and Confirm Deploy come as a move of the ticket into a state that is configured for it, or as a comment that
+begins with a command; a ticket that is cancelled or deleted asks for a cancel. What our own user does is recognised
+and ignored. A word counts for what was on show when it came; one that is older than what is shown, or that the person
+has taken back by moving the ticket on, is recorded and answered, not applied (law 7).
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.db import events, inbox, mail, tasks
+from orchestrator.db.database import Tx
+from orchestrator.db.inbox import Delivery
+from orchestrator.domain.event import EventType
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Signal, Task
+from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY
+from orchestrator.runtime.clock import parse_stamp
+from orchestrator.stage_engine.signals import CANCEL, REJECT, RETRY
+from orchestrator.webhooks import fields
+from orchestrator.webhooks.comments import Command, command_in
+from orchestrator.webhooks.fields import MalformedDelivery
+from orchestrator.webhooks.handler import Handled
+
+TRACKER = "plane"
+STATE_FIELDS = frozenset({"state", "state_id"})  # by the API, by a person's page
+CLOCKS_DIFFER = timedelta(seconds=5)  # between Plane's host and ours, at the most
+NOT_OURS = Handled("about no task of ours")
+NOTHING = Handled("nothing to do")
+APPROVALS = {Stage.ANALYSIS: APPROVED, Stage.DEPLOY_STAGING: CONFIRM_DEPLOY}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneStates:
+    """Which states of a ticket are a person's word: names in lower case, or ids."""
+
+    approved: Container[str]
+    confirm_deploy: Container[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What a person has said, before it is known whether it counts."""
+
+    kind: str
+    person: str
+    said_at: str
+    reason: str = ""
+    sha: str | None = None
+
+
+class PlaneHandler:
+    """Deliveries of kind ``issue`` and ``issue_comment``; of others nothing follows."""
+
+    source = TRACKER
+
+    def __init__(self, *, user: str, states: PlaneStates) -> None:
+        """``user`` is the id of our own user; without it our own acts cannot be told from a person's."""
+        self._user = user
+        self._states = states
+
+    def task_of(self, tx: Tx, kind: str, payload: object) -> Task | None:
+        """The ticket's task: the open one, else the last."""
+        ticket = fields.at(payload, "data", "id" if kind == "issue" else "issue")
+        if kind not in ("issue", "issue_comment") or not isinstance(ticket, str):
+            return None
+        known = fields.clean(ticket)[: fields.ID_LIMIT]
+        return tasks.newest_by_ticket(tx, TRACKER, known)
+
+    def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
+        """See :class:`~orchestrator.webhooks.handler.WebhookHandler`."""
+        if delivery.kind not in ("issue", "issue_comment"):
+            return NOTHING
+        if task is None:
+            fields.identifier(delivery.payload, "data", "id")
+            return NOT_OURS
+        if self._user and fields.text(delivery.payload, "activity", "actor", "id") == self._user:
+            return Handled("our own doing")
+        if delivery.kind == "issue":
+            return self._ticket(tx, delivery, task)
+        return self._comment(tx, delivery, task)
+
+    def _ticket(self, tx: Tx, delivery: Delivery, task: Task) -> Handled:
+        payload = delivery.payload
+        action = fields.text(payload, "action")
+        if action == "deleted":
+            word = _Word(CANCEL, _person(payload), "", "the ticket was deleted")
+            return self._try_advance_stage(tx, delivery, task, word)
+        if action != "updated" or fields.text(payload, "activity", "field") not in STATE_FIELDS:
+            return NOTHING
+        value = fields.identifier(payload, "activity", "new_value")
+        said_at = _moment(payload, "updated_at")
+        meant = self._meaning(payload, value, said_at)
+        if meant is None:
+            return NOTHING
+        now = fields.text(payload, "data", "state", "id")
+        if now != value or inbox.moved_since(tx, delivery, value, said_at):
+            return self._refuse(tx, delivery, task, meant, "the ticket has been moved on since")
+        return self._try_advance_stage(tx, delivery, task, meant)
+
+    def _meaning(self, payload: object, value: str, said_at: str) -> _Word | None:
+        """What a state says. Its name is that of ``data``, which may already be of a later move: then the id counts."""
+        same = fields.text(payload, "data", "state", "id") == value
+        name = fields.text(payload, "data", "state", "name") if same else ""
+        said = {value, name.lower()} - {""}
+        person = _person(payload)
+        for kind, states in (
+            (APPROVED, self._states.approved),
+            (CONFIRM_DEPLOY, self._states.confirm_deploy),
+        ):
+            if any(one in states for one in said):
+                return _Word(kind, person, said_at)
+        if same and fields.text(payload, "data", "state", "group") == "cancelled":
+            return _Word(CANCEL, person, said_at, f"the ticket was moved to {name}")
+        return None
+
+    def _comment(self, tx: Tx, delivery: Delivery, task: Task) -> Handled:
+        payload = delivery.payload
+        html = fields.at(payload, "data", "comment_html")
+        if fields.text(payload, "action") != "created" or not isinstance(html, str):
+            return NOTHING  # what is edited later was no command when it was read
+        asked = command_in(html)
+        if asked is None:
+            return NOTHING
+        word = self._asked(delivery, asked)
+        if asked.work_item is not None and asked.work_item != task.work_item:
+            return self._refuse(tx, delivery, task, word, f"this ticket is {task.work_item}")
+        return self._try_advance_stage(tx, delivery, task, word)
+
+    def _asked(self, delivery: Delivery, asked: Command) -> _Word:
+        person, said_at = _person(delivery.payload), _moment(delivery.payload, "created_at")
+        approval = APPROVALS.get(delivery.stage, APPROVED) if delivery.stage else APPROVED
+        kind = {"approve": approval, "reject": REJECT, "cancel": CANCEL, "retry": RETRY}[asked.verb]
+        return _Word(kind, person, said_at, asked.reason, asked.sha)
+
+    def _try_advance_stage(self, tx: Tx, delivery: Delivery, task: Task, word: _Word) -> Handled:
+        """Leave the word for whoever next owns the task; he compares it with what is true then. Moves nothing."""
+        if word.kind == CANCEL and task.stage.terminal:
+            return Handled("the task has ended")  # nothing to answer: that is what was wanted
+        why = self._why_not(delivery, task, word)
+        if why is not None:
+            return self._refuse(tx, delivery, task, word, why)
+        if delivery.stage is None or delivery.round is None:
+            raise MalformedDelivery("The delivery is bound to no stage.")
+        signal = Signal(word.kind, delivery.stage, delivery.round, delivery.subject, word.person, word.reason)
+        mail.receive(tx, task, signal, source=TRACKER, dedup_key=f"{TRACKER}:word:{delivery.inbox_id}")
+        data = {"signal": word.kind, "person": word.person, "reason": word.reason, "via": TRACKER}
+        events.append(tx, EventType.SIGNAL_RECEIVED, Actor.WEBHOOK, task=task, data=data)
+        return Handled(f"stored as {word.kind}", (task.id,))
+
+    def _why_not(self, delivery: Delivery, task: Task, word: _Word) -> str | None:
+        if task.stage.terminal:
+            return f"{task.work_item} has ended ({task.stage})"
+        if word.kind == CANCEL:
+            return None  # asks for nothing that could go wrong, and is about no commit
+        if not self._user:
+            return "ORCH_PLANE_USER is not set, so that our own doing cannot be told from a person's"
+        if word.sha is not None and not (delivery.subject or "").startswith(word.sha):
+            return f"{(delivery.subject or 'nothing')[:12]} was on show, not {word.sha[:12]}"
+        shown = (task.stage, task.round) == (delivery.stage, delivery.round)
+        if shown and task.hold_since and _parsed(word.said_at) + CLOCKS_DIFFER < parse_stamp(task.hold_since):
+            return f"it was given at {word.said_at}, before what is on show now"
+        return None
+
+    def _refuse(self, tx: Tx, delivery: Delivery, task: Task, word: _Word, why: str) -> Handled:
+        """Recorded and answered, not applied (law 7)."""
+        data = {
+            "signal": word.kind,
+            "person": word.person,
+            "reason": word.reason,
+            "outcome": f"refused: {why}",
+        }
+        events.append(tx, EventType.SIGNAL_REFUSED, Actor.WEBHOOK, task=task, data=data)
+        text = f"{word.kind} by {word.person} was not applied: {why}."
+        mail.send(tx, "tracker.comment", f"answer:{delivery.inbox_id}", {"text": text}, task_id=task.id)
+        return Handled(f"refused: {why}")
+
+
+def _person(payload: object) -> str:
+    named = fields.text(payload, "activity", "actor", "display_name")
+    return named or fields.text(payload, "activity", "actor", "id") or "somebody at Plane"
+
+
+def _moment(payload: object, name: str) -> str:
+    said = fields.text(payload, "data", name)
+    _parsed(said)
+    return said
+
+
+def _parsed(said: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(said)
+    except ValueError as error:
+        raise MalformedDelivery("The delivery does not say when it was.") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -145,6 +145,7 @@ class ActorThread:
         if self.crashed:
             raise Crashed
         self.at, self.kind = point, kind
+        self.saw(point)  # where nothing was answered, it has come here all the same
         order = self._again(self)
         if order is not None:
             self.order = order
@@ -237,10 +238,12 @@ class HeldDatabase:
         order = self._actor.order
         with self._real.write() as tx:
             noted = Noted(tx)
-            yield noted
-            if order == "fail":
-                raise DatabaseError("The disk is full.")
-        self._actor.saw(noted.seen)
+            try:
+                yield noted
+                if order == "fail":
+                    raise DatabaseError("The disk is full.")
+            finally:
+                self._actor.saw(noted.seen, order)
         if noted.changed:
             self._version.value = digest(self._version.value, noted.changed)
         self._version.steps += noted.names
@@ -252,8 +255,10 @@ class HeldDatabase:
         self._scheduler.reach("db.read", kind="read")
         with self._real.read() as tx:
             noted = Noted(tx)
-            yield noted
-        self._actor.saw(noted.seen)
+            try:
+                yield noted
+            finally:
+                self._actor.saw(noted.seen)
         self._version.steps += noted.names
 
     def close(self) -> None:

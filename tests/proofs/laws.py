@@ -313,6 +313,23 @@ def environments_go_forward(scene: Scene) -> Iterator[str]:
             yield "an undo rolls back another task's deploy"
 
 
+def settled_is_true(scene: Scene) -> Iterator[str]:
+    """Law 4: what is settled as applied has taken place, and what is settled as revoked never will."""
+    claims = {
+        record.claim.sequence: record.claim.by
+        for record in scene.outside.environments.starts.values()
+        if record.claim is not None
+    }
+    for effect in scene.ledger.effects:
+        if effect["name"] in ("deploy_init", "deploy_undo") and effect["state"] not in UNSETTLED:
+            by = claims.get(effect["sequence"])
+            if (by is Claimant.CHILD) is not (effect["state"] == "applied"):
+                yield f"{effect['name']} is settled as {effect['state']}, and its start is claimed by {by}"
+        given_up = (effect["name"], effect["state"]) == ("merge_pr", "revoked")
+        if given_up and effect["key"] in scene.on_main(effect["task_id"]):
+            yield "a merge is settled as revoked and is on main"
+
+
 def done_runs(scene: Scene) -> Iterator[str]:
     """Done and undone never: production contains the M of every done task."""
     if "[production]" not in scene.config:
@@ -356,6 +373,7 @@ STEP_LAWS: tuple[Law, ...] = (
     revoked_only_when_given_up,
     starts_are_intended_and_have_their_slot,
     environments_go_forward,
+    settled_is_true,
     done_runs,
     slots_go_with_the_stage,
 )

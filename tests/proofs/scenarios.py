@@ -135,7 +135,7 @@ def both(*scripts: Script) -> Script:
 
 
 MONITOR = ActorSpec("monitor", 1, drives(Actor.MONITOR))
-RECONCILER = ActorSpec("reconciler", 2, drives(Actor.RECONCILER))
+RECONCILER = ActorSpec("reconciler", 4, drives(Actor.RECONCILER))
 RECOVERY = ActorSpec("recovery", 3, drives(Actor.RECOVERY))
 OUTSIDER = ActorSpec("outsider", 0, pushes_to_main)
 
@@ -170,7 +170,7 @@ SCENARIOS = (
     ),
     Scenario(
         "merge: one process, monitor and reconciler", BEFORE_THE_MERGE,
-        (MONITOR, replace(RECONCILER, process=1)), CONFIG, Budget(1, crashes=1), until=PROMOTE.name,
+        (MONITOR, replace(RECONCILER, process=MONITOR.process)), CONFIG, Budget(1, crashes=1), until=PROMOTE.name,
     ),
     Scenario(
         "candidate: pushed by two, a cancel", standing_before(PUSH_CANDIDATE.name),
@@ -209,8 +209,10 @@ SCENARIOS = (
     ),
     Scenario(
         "confirmed: main moves under the confirmation", standing_before(CONFIRM, config=CONFIRMED),
-        (MONITOR, ActorSpec("person", 2, both(says(approve, drive=False), says(approve))), OUTSIDER), CONFIRMED,
-        Budget(1),
+        (
+            ActorSpec("person", 2, says(approve)), ActorSpec("another person", 0, says(approve, drive=False)),
+            OUTSIDER, RECONCILER,
+        ), CONFIRMED, Budget(1),
     ),
     Scenario(
         "staging: late start, a cancel", standing_before(START_STAGING.name, config=STAGED),

@@ -1,0 +1,529 @@
+"""Seeded bugs: each takes one guard out of the real code (a few: out of an authority). The explorer has to find it."""
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest import MonkeyPatch
+
+from orchestrator import transition_lease
+from orchestrator.db import effects, events, jobs, leases, slots, sqlite, tasks
+from orchestrator.db.database import Tx
+from orchestrator.db.statements import statement
+from orchestrator.deploy.records import Claimant
+from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent, NotApplied
+from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import EffectId
+from orchestrator.domain.job import JobKind
+from orchestrator.domain.lease import Lease
+from orchestrator.domain.stage import Stage
+from orchestrator.effects import judged
+from orchestrator.effects.deploy import DeployEffect, start_of
+from orchestrator.effects.ledger import Ledger, Open, Proof
+from orchestrator.effects.merge import MergeEffect
+from orchestrator.forges.local_fence import fence_of
+from orchestrator.operations.desk import Operations
+from orchestrator.ownership.judge import Judge
+from orchestrator.rules.transitions import PROMOTE, StepKind, next_step
+from orchestrator.runtime.process import Liveness
+from orchestrator.stage_engine import moves, retries, signals
+from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.engine import StageEngine
+from orchestrator.transition_lease import Ownership
+from tests.proofs.explorer import Scenario
+from tests.proofs.interleaving import Budget
+from tests.proofs.memory_deployer import MemoryDeployer, Record, key_of
+from tests.proofs.memory_forge import MemoryForge
+from tests.proofs.scenarios import SCENARIOS
+
+GIVEN_UP = "merged and given up"
+NO_INTENT = "an effect without a durable intent"
+OURS = "an error of ours"
+STUCK = "STUCK"
+STILL = ("stage_never_back_after_merge", "stage_waits_for_effects", "effects_move_forward")
+
+Apply = Callable[[MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One guard less, where to look, and what must be found. ``without``: last guards of the schema, dropped too."""
+
+    name: str
+    attack: str
+    apply: Apply
+    scenario: str
+    finds: str
+    without: tuple[str, ...] = ()
+    budget: Budget | None = None
+
+    @property
+    def where(self) -> Scenario:
+        found = next(scenario for scenario in SCENARIOS if scenario.name == self.scenario)
+        return replace(found, budget=self.budget) if self.budget else found
+
+
+# --- how a guard is taken out -----------------------------------------------------------------------------------------
+
+
+def put(owner: object, name: str, value: object) -> Apply:
+    """Something else in its place."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def together(*applied: Apply) -> Apply:
+    def apply(patch: MonkeyPatch) -> None:
+        for each in applied:
+            each(patch)
+
+    return apply
+
+
+def nothing(*args: object, **named: object) -> None:
+    """A call that does nothing."""
+
+
+def epoch_unchecked_in(*functions: str) -> Apply:
+    """The lease is believed in these functions; elsewhere it is still compared with the epoch."""
+    real = leases.check
+
+    def check(tx: Tx, lease: Lease) -> None:
+        if sys._getframe(1).f_code.co_name not in functions:
+            real(tx, lease)
+
+    return put(leases, "check", check)
+
+
+# --- law 4: giving up -------------------------------------------------------------------------------------------------
+
+
+def _probe_after_revoke_left_out(patch: MonkeyPatch) -> None:
+    real = Ledger._probe
+
+    def probe(self: Ledger, effect: Any, intent: Intent, which: str) -> Any:
+        return NotApplied({}) if which == "after_revoke" else real(self, effect, intent, which)
+
+    patch.setattr(Ledger, "_probe", probe)
+
+
+def _refusal_believed(patch: MonkeyPatch) -> None:
+    def act(self: Ledger, lease: Lease, task: Any, effect: Any, intent: Intent) -> Proof | Open:
+        try:
+            effect.act(intent)
+        except OutsideError as error:
+            return Proof(
+                self._move(lease, task, intent, EffectState.REVOKING, ""), EffectState.REVOKED, {}, str(error)
+            )
+        return Proof(intent, EffectState.APPLIED, effect.probe(intent).fact)
+
+    patch.setattr(Ledger, "_act", act)
+
+
+def _not_applied_is_enough(patch: MonkeyPatch) -> None:
+    """Giving up goes by the probe alone; nothing is revoked."""
+    patch.setattr(MergeEffect, "revoke", nothing)
+
+
+def _revoke_with_the_own_token(patch: MonkeyPatch) -> None:
+    def revoke(self: MemoryForge, candidate: Any, token: str, *, held: object = None) -> None:
+        def call() -> None:
+            self.state.fences[candidate.task_id] = fence_of(candidate)
+
+        self._wire.act("forge.revoke_merge", call)
+
+    patch.setattr(MemoryForge, "revoke_merge", revoke)
+
+
+def _giving_up_is_not_stored(patch: MonkeyPatch) -> None:
+    def give_up(self: Ledger, lease: Lease, task: Any, intent: Intent, reason: str) -> Proof | Open:
+        return self._revoke(lease, task, replace(intent, reason=reason))
+
+    patch.setattr(Ledger, "give_up", give_up)
+
+
+def _main_does_not_turn_it(patch: MonkeyPatch) -> None:
+    patch.setattr(MergeEffect, "turned", nothing)
+
+
+def _revoking_is_acted_on(patch: MonkeyPatch) -> None:
+    real = Ledger.drive
+
+    def drive(self: Ledger, lease: Lease, task: Any, intent: Intent, *, turned: str | None = None) -> Any:
+        return real(self, lease, task, replace(intent, state=EffectState.INTENDED), turned=turned)
+
+    patch.setattr(Ledger, "drive", drive)
+
+
+# --- law 3: decisions -------------------------------------------------------------------------------------------------
+
+
+def _gates_judged_again(patch: MonkeyPatch) -> None:
+    """Who finds an intended merge looks at the gates once more, and sends the task back where they now fail."""
+    real = Acts.drive
+
+    def drive(self: Acts, at: Any, intent: Intent, *, cancelled: str | None = None) -> Any:
+        if intent.name is not EffectName.MERGE_PR or at.lease.owner == "monitor":
+            return real(self, at, intent, cancelled=cancelled)
+        proof = Proof(
+            self._tools.ledger._move(at.lease, at.task, intent, EffectState.REVOKING, "the gate"),
+            EffectState.REVOKED, {}, "the gate fails now",
+        )  # fmt: skip
+        return self._back.reject(at, "the gate fails now", brief="", proofs=[proof])
+
+    patch.setattr(Acts, "drive", drive)
+
+
+def _undo_judged_again(patch: MonkeyPatch) -> None:
+    """Who finds an intended undo looks at production once more instead."""
+    real = Acts.drive
+
+    def drive(self: Acts, at: Any, intent: Intent, *, cancelled: str | None = None) -> Any:
+        if intent.name is not EffectName.DEPLOY_UNDO or at.lease.owner == "monitor":
+            return real(self, at, intent, cancelled=cancelled)
+        moved = self._tools.ledger._move(at.lease, at.task, intent, EffectState.REVOKING, "")
+        again = jobs.NewJob(JobKind.PRODUCTION_HEALTH, str(intent.judged["sha"]))
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            self._tools.ledger.settle(tx, at.lease, at.task, Proof(moved, EffectState.REVOKED, {}, ""))
+            slots.unfreeze(tx, at.task.repo)
+            jobs.enqueue(tx, at.task, again)
+        return self._moves.mark(at, PROMOTE)
+
+    patch.setattr(Acts, "drive", drive)
+
+
+def _act_before_the_intent(patch: MonkeyPatch) -> None:
+    real = Acts.take
+
+    def take(self: Acts, at: Any, step: Any) -> Any:
+        if step.what == "merge_pr":
+            with self._tools.database.read() as tx:
+                plan = self._plans.of(tx, at, step, None)
+            carried = (plan.name, plan.key, 1, EffectState.INTENDED, 0, "", plan.judged)
+            at.place.forge.merge(judged.candidate(Intent(EffectId(0), at.task.id, *carried)), None)
+        return real(self, at, step)
+
+    patch.setattr(Acts, "take", take)
+
+
+def _undo_outside_the_ledger(patch: MonkeyPatch) -> None:
+    def broken(self: Acts, at: Any, reason: str, *, proofs: Any = ()) -> Any:
+        config = at.settings.production
+        with self._tools.database.write() as tx:
+            last = effects.last_start(tx, config.name)
+            assert last is not None
+            plan = self._plans.undo(tx, at, config, config.undo, last)
+        carried = replace(
+            last, name=EffectName.DEPLOY_UNDO, judged=plan.judged, token=plan.token, sequence=10_000
+        )
+        self._deployer.start(start_of(carried))
+        return self._moves.hold(at, moves.Hold.ESCALATED, reason)
+
+    patch.setattr(Acts, "broken", broken)
+
+
+def _unsettled_not_first(patch: MonkeyPatch) -> None:
+    real = StageEngine._step
+    patch.setattr(StageEngine, "_step", lambda self, at: real(self, replace(at, unsettled=())))
+
+
+# --- laws 1 and 2: ownership ------------------------------------------------------------------------------------------
+
+
+def _epoch_read_before_the_transaction(patch: MonkeyPatch) -> None:
+    """The epoch is compared as it was in the last snapshot, not as it is under the lock."""
+    seen = threading.local()
+    real = leases.lock_epoch
+
+    def lock_epoch(tx: Any, task_id: Any) -> int | None:
+        kept: dict[int, int | None] = seen.__dict__.setdefault("epochs", {})
+        if sys._getframe(2).f_code.co_name in ("_situation", "_act"):  # which look before they write
+            kept[task_id] = real(tx, task_id)
+        return kept.get(task_id)
+
+    patch.setattr(leases, "lock_epoch", lock_epoch)
+    patch.setattr(sqlite, "statement", _without_epochs)
+
+
+def _without_epochs(name: str) -> str:
+    """The stage is compared, the epoch only raised."""
+    if name == "leases.raise_epoch":
+        return "UPDATE transition_epoch SET epoch = epoch + 1 WHERE task_id = :task_id AND :epoch IS NOT NULL"
+    if name == "tasks.update_stage_cas":
+        return statement(name).split("AND (SELECT epoch")[0] + "AND :epoch IS NOT NULL"
+    return statement(name)
+
+
+def _commits_believe_their_lease(patch: MonkeyPatch) -> None:
+    epoch_unchecked_in("write", "settle", "move", "mark", "hold")(patch)
+    patch.setattr(sqlite, "statement", _without_epochs)
+
+
+def _stage_alone(patch: MonkeyPatch) -> None:
+    """A person's cancel writes the stage itself, wherever the task stands by then."""
+
+    def cancel(self: Operations, work_item: str, **named: object) -> None:
+        with self._database.read() as tx:
+            seen = tasks.by_work_item(tx, work_item)
+        with self._database.write() as tx:
+            slots.free_all(tx, seen.id)
+            now = tasks.get(tx, seen.id)
+            if not tasks.update_task_stage_cas(tx, seen.id, seen.stage, Stage.CANCELLED, epoch=now.epoch):
+                raise OutsideError("moved")
+            events.append(tx, EventType.STAGE_CHANGED, "operator", task=now, to_stage=Stage.CANCELLED)
+
+    patch.setattr(Operations, "cancel", cancel)
+
+
+def _acquire_does_not_raise(patch: MonkeyPatch) -> None:
+    """The lease is taken under the epoch that it finds."""
+    real = Ownership._take
+
+    def take(self: Ownership, *args: Any) -> Any:
+        taken = real(self, *args)
+        return replace(taken, epoch=taken.epoch - 1) if isinstance(taken, Lease) else taken
+
+    patch.setattr(Ownership, "_take", take)
+    real_raise = leases.raise_epoch
+
+    def raise_epoch(tx: Tx, lease: Lease) -> bool:
+        return True if sys._getframe(1).f_code.co_name == "acquire" else real_raise(tx, lease)
+
+    patch.setattr(leases, "raise_epoch", raise_epoch)
+
+
+def _dead_owner_loses_its_slots(patch: MonkeyPatch) -> None:
+    real = transition_lease._tell_reclaim
+
+    def tell(tx: Tx, lease: Lease, task: Any, judged: Any) -> None:
+        slots.free_all(tx, task.id)
+        real(tx, lease, task, judged)
+
+    patch.setattr(transition_lease, "_tell_reclaim", tell)
+
+
+# --- law 7: a person's word -------------------------------------------------------------------------------------------
+
+
+def _approval_for_whatever_is_on_show(patch: MonkeyPatch) -> None:
+    """It waits until somebody asks for an approval, and is then taken for what is on show."""
+    real = signals.Signals._approve
+    waiting_now = signals.Signals._waiting
+
+    def waiting(self: Any, at: Any) -> Any:
+        step = next_step(at.task.stage, at.passed, at.has)
+        asked = step is not None and step.kind is StepKind.APPROVAL
+        return [word for word in waiting_now(self, at) if asked or word.signal.kind != signals.CONFIRM_DEPLOY]
+
+    patch.setattr(signals.Signals, "_waiting", waiting)
+
+    def approve(self: Any, at: Any, waiting: Any) -> Any:
+        with self._tools.database.read() as tx:
+            subject = signals.subject_on_show(tx, at.task)
+        signal = replace(waiting.signal, stage=at.task.stage, round=at.task.round, subject=subject)
+        return real(self, at, replace(waiting, signal=signal))
+
+    patch.setattr(signals.Signals, "_approve", approve)
+
+
+# --- slots and production ---------------------------------------------------------------------------------------------
+
+
+def _merge_slot_freed_at_deploy(patch: MonkeyPatch) -> None:
+    patch.setattr(moves, "FREEING", moves.FREEING | {Stage.DEPLOY})
+
+
+def _cancel_keeps_the_slots(patch: MonkeyPatch) -> None:
+    patch.setattr(moves, "FREEING", moves.FREEING - {Stage.CANCELLED})
+
+
+def _one_generation(patch: MonkeyPatch) -> None:
+    real = effects.draw_generation
+
+    def draw(tx: Tx, environment: str, sha: str) -> tuple[int, int] | None:
+        drawn = real(tx, environment, sha)
+        return (1, drawn[1]) if drawn else None
+
+    patch.setattr(effects, "draw_generation", draw)
+
+
+def _started_again_without_the_slot(patch: MonkeyPatch) -> None:
+    """A person's retry starts the deploy without asking who has the merge slot."""
+    real = slots.take_all
+
+    def take_all(tx: Tx, *args: Any) -> Any:
+        retrying = sys._getframe(1).f_globals["__name__"] == retries.__name__
+        return None if retrying else real(tx, *args)
+
+    patch.setattr(slots, "take_all", take_all)
+
+
+def _lifted_over_an_undo(patch: MonkeyPatch) -> None:
+    """A person may lift a freeze while production is being rolled back; whoever settles that relies on the freeze."""
+    patch.setattr(effects, "undo_under_way", nothing)
+
+    def undone(self: Acts, at: Any, proof: Proof) -> Any:
+        def give(tx: Tx) -> None:
+            slots.give_to_freeze(tx, at.task.repo, at.task.id)
+
+        return self._moves.hold(at, moves.Hold.ESCALATED, "rolled back", proofs=[proof], also=give)
+
+    patch.setattr(Acts, "_undone", undone)
+
+
+def _claims_are_not_exclusive(patch: MonkeyPatch) -> None:
+    def start(self: MemoryDeployer, start: Any) -> None:
+        claim = self._claim(start, Claimant.CHILD)
+        self.state.starts[key_of(start)] = Record(start, claim)
+        self._commands.command(f"deploy.command {start.environment}", lambda: self._take_effect(start))
+
+    patch.setattr(MemoryDeployer, "_start", start)
+
+
+def _start_known_by_its_answer(patch: MonkeyPatch) -> None:
+    """An undo is settled as soon as it was sent, not when it is claimed."""
+    patch.setattr(DeployEffect, "probe", lambda self, intent: Applied({}))
+
+
+# --- authorities ------------------------------------------------------------------------------------------------------
+
+
+def _act_sets_the_fence(patch: MonkeyPatch) -> None:
+    real = MemoryForge._merge
+
+    def merge(self: MemoryForge, candidate: Any, held: Any) -> None:
+        self.state.fences[candidate.task_id] = fence_of(candidate)
+        real(self, candidate, held)
+
+    patch.setattr(MemoryForge, "_merge", merge)
+
+
+def _old_value_read_later(patch: MonkeyPatch) -> None:
+    def merge(self: MemoryForge, candidate: Any, held: Any) -> None:
+        if self.state.fences.get(candidate.task_id) != fence_of(candidate):
+            raise OutsideError("fenced")
+        before = self.state.heads["main"]
+        self.state.heads["main"] = candidate.sha
+        self.state.merges.append((before, candidate.sha))
+
+    patch.setattr(MemoryForge, "_merge", merge)
+
+
+CANCEL = "merge: a cancel, a late call"
+TWO = "merge: two owners, a late call"
+MAIN = "merge: main moves, two owners, a late call"
+MOVED = "merge: main has moved, two give up"
+LIVING = "merge: crash, lost answers, living owners"
+UNDO = "production unhealthy: two undo"
+AGAIN = "unhealthy: unfrozen and started again"
+
+MUTATIONS = (
+    Mutation("give up without revoke", "H1", _not_applied_is_enough, CANCEL, GIVEN_UP, STILL),
+    Mutation("revoke with the own token", "H1", _revoke_with_the_own_token, CANCEL, GIVEN_UP, STILL),
+    Mutation(
+        "no probe after the revoke",
+        "law 4",
+        _probe_after_revoke_left_out,
+        CANCEL,
+        "settled as revoked and is on main",
+        STILL,
+    ),
+    Mutation("a refusal is believed", "H2", _refusal_believed, TWO, GIVEN_UP, STILL),
+    Mutation(
+        "giving up is not stored", "N4", _giving_up_is_not_stored, CANCEL, "not given up in the ledger", STILL
+    ),
+    Mutation("giving up is acted on", "N4", _revoking_is_acted_on, CANCEL, STUCK, (), Budget(1, crashes=1)),
+    Mutation("main does not turn a merge", "N3", _main_does_not_turn_it, MOVED, STUCK),
+    Mutation("gates are judged again", "H10", _gates_judged_again, TWO, GIVEN_UP, STILL),
+    Mutation(
+        "an undo is judged again",
+        "H5",
+        _undo_judged_again,
+        "production: the gate changes its mind",
+        "settled as revoked",
+        STILL,
+    ),
+    Mutation("acts before its intent", "law 3", _act_before_the_intent, TWO, NO_INTENT),
+    Mutation("an undo outside the ledger", "H5", _undo_outside_the_ledger, UNDO, NO_INTENT),
+    Mutation("unsettled effects are not first", "H19", _unsettled_not_first, CANCEL, OURS),
+    Mutation(
+        "a release with an unsettled effect", "H19", _unsettled_not_first, CANCEL, "unsettled effect", STILL
+    ),
+    Mutation(
+        "epoch off on intents", "H1", epoch_unchecked_in("take", "intend"), CANCEL, "unsettled effect", STILL
+    ),
+    Mutation(
+        "epoch off on settlements and stages",
+        "H1",
+        _commits_believe_their_lease,
+        CANCEL,
+        "a lease is left",
+        STILL,
+        Budget(2, late=1),
+    ),
+    Mutation(
+        "epoch read before the transaction",
+        "H3",
+        _epoch_read_before_the_transaction,
+        CANCEL,
+        "unsettled effect",
+        STILL,
+    ),
+    Mutation("a stage written on the stage alone", "H4", _stage_alone, CANCEL, GIVEN_UP, STILL),
+    Mutation("acquire does not raise the epoch", "H1", _acquire_does_not_raise, TWO, "two owners"),
+    Mutation(
+        "living owners are taken for dead",
+        "law 6",
+        put(Judge, "held", lambda *_: Liveness.DEAD),
+        LIVING,
+        "which lives",
+    ),
+    Mutation(
+        "a dead owner loses its slots", "H17", _dead_owner_loses_its_slots, LIVING, "without the merge slot"
+    ),
+    Mutation(
+        "an approval for another round",
+        "H14",
+        _approval_for_whatever_is_on_show,
+        "confirmed: main moves under the confirmation",
+        "without a person's word",
+    ),
+    Mutation("merge slot freed at deploy", "N5", _merge_slot_freed_at_deploy, TWO, "without the merge slot"),
+    Mutation("cancel keeps its slots", "N9", _cancel_keeps_the_slots, CANCEL, OURS),
+    Mutation(
+        "cancel keeps its slots, unguarded",
+        "N9",
+        _cancel_keeps_the_slots,
+        CANCEL,
+        "no use for it",
+        ("stage_frees_its_slots",),
+    ),
+    Mutation("a key without generation", "H7", _one_generation, AGAIN, STUCK),
+    Mutation(
+        "started again without the slot",
+        "N10",
+        _started_again_without_the_slot,
+        AGAIN,
+        "started without its slot",
+    ),
+    Mutation(
+        "a freeze lifted over an undo",
+        "N6",
+        _lifted_over_an_undo,
+        "two tasks: one unhealthy, one waits, unfrozen",
+        "a freeze that is gone",
+    ),
+    Mutation(
+        "claims are not exclusive",
+        "H8",
+        _claims_are_not_exclusive,
+        "production: two owners, slow and late starts",
+        "two starts of one generation",
+    ),
+    Mutation("a start known by its answer", "H8", _start_known_by_its_answer, UNDO, "settled as applied"),
+    Mutation("the act sets the fence", "N4", _act_sets_the_fence, CANCEL, GIVEN_UP, STILL),
+    Mutation("main's old value is read later", "N1", _old_value_read_later, MAIN, "not built on it"),
+)

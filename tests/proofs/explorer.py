@@ -50,6 +50,7 @@ from tests.proofs.scheduler import LateCall, Point, Scheduler
 REST = 50  # the process that comes last and finds everybody else dead
 PASSES = 8
 MAX_STEPS = 3_000
+COMMAND = "command"  # who lands a deploy command that has not taken effect yet
 
 Script = Callable[[Installation], object]
 
@@ -324,7 +325,8 @@ class Play:
         self._add(ActorSpec(name, REST, lambda app: settle_everything(app, self._stage.template.tasks)))
         self._free_run = True
         self._take(name)
-        if not self._over:
+        working = any(call.point.actor == COMMAND for call in self._scheduler.late)
+        if not self._over and not working:  # nothing is started where a command is still at work
             self._judge(at_rest)
 
     @property
@@ -428,7 +430,7 @@ class Play:
         if self._decisions.choose([("at once", ()), ("slow", ("slow",))]) == "at once":
             effect()
         else:
-            self._scheduler.late.append(LateCall(Point(name, 1, 0, "command"), effect))
+            self._scheduler.late.append(LateCall(Point(name, 1, 0, COMMAND), effect))
 
 
 def settle_everything(app: Installation, ids: Sequence[TaskId]) -> None:

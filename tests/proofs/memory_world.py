@@ -316,22 +316,27 @@ class Installation:
         return outcome
 
     def work(self, task_id: TaskId) -> bool:
-        """Do the task's waiting job as the queue's worker would; False where it is none for us."""
+        """If the task waits for a job, do the next one in the queue, whosever it is; False where none is for us."""
         with self.database.read() as tx:
             active = jobs.active_of_task(tx, task_id)
-            task = tasks.get(tx, task_id)
-            ms = evidence.candidates(tx, task_id)
-        if active is None or active.status is not JobStatus.QUEUED or task.stage is Stage.DEVELOPMENT:
+        if active is None or active.status is not JobStatus.QUEUED or active.kind is JobKind.DEVELOPER:
             return False
         with self.database.write() as tx:
-            job = jobs.claim_next_job(tx, self.process.boot_id)
-        if job is None or job.task_id != task_id:
+            job = jobs.claim_next_job(
+                tx, self.process.boot_id, agents=active.kind.agent, checks=not active.kind.agent
+            )
+        if job is None:
             return False
+        if job.kind is JobKind.DEVELOPER:  # nobody writes code here
+            return not self.engine.requeue_job(job, error="not now", brief=job.brief, delay_s=1e9, free=True)
+        with self.database.read() as tx:
+            task = tasks.get(tx, job.task_id)
+            newest = evidence.candidates(tx, job.task_id)[-1]
         check = None
         if job.kind is JobKind.DEPLOYER:
-            self._deployer_writes(task, ms[-1])
+            self._deployer_writes(task, newest)
         else:
-            config = self.configs.of(REPO, ms[-1].base_sha)
+            config = self.configs.of(REPO, newest.base_sha)
             check = self.checks.run(job, task, config, threading.Event())
         self.engine.finish_job(job, JobStatus.DONE, check=check)
         return True

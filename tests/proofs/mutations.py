@@ -28,8 +28,7 @@ from orchestrator.forges.local_fence import fence_of
 from orchestrator.operations.desk import Operations
 from orchestrator.ownership.judge import Judge
 from orchestrator.rules.transitions import PROMOTE, StepKind, next_step
-from orchestrator.runtime.process import Liveness
-from orchestrator.stage_engine import moves, retries, signals
+from orchestrator.stage_engine import moves, serial_gate, signals
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.transition_lease import Ownership
@@ -269,7 +268,7 @@ def _stage_alone(patch: MonkeyPatch) -> None:
         with self._database.read() as tx:
             seen = tasks.by_work_item(tx, work_item)
         with self._database.write() as tx:
-            slots.free_all(tx, seen.id)
+            slots.free_all(tx, seen.repo, seen.id)
             now = tasks.get(tx, seen.id)
             if not tasks.update_task_stage_cas(tx, seen.id, seen.stage, Stage.CANCELLED, epoch=now.epoch):
                 raise OutsideError("moved")
@@ -296,13 +295,13 @@ def _acquire_does_not_raise(patch: MonkeyPatch) -> None:
 
 
 def _dead_owner_loses_its_slots(patch: MonkeyPatch) -> None:
-    real = transition_lease._tell_reclaim
+    real = transition_lease.tell
 
-    def tell(tx: Tx, lease: Lease, task: Any, judged: Any) -> None:
-        slots.free_all(tx, task.id)
-        real(tx, lease, task, judged)
+    def tell(tx: Tx, case: Any, task: Any, epoch: int) -> None:
+        slots.free_all(tx, task.repo, task.id)
+        real(tx, case, task, epoch)
 
-    patch.setattr(transition_lease, "_tell_reclaim", tell)
+    patch.setattr(transition_lease, "tell", tell)
 
 
 # --- law 7: a person's word -------------------------------------------------------------------------------------------
@@ -352,26 +351,52 @@ def _one_generation(patch: MonkeyPatch) -> None:
 
 def _started_again_without_the_slot(patch: MonkeyPatch) -> None:
     """A person's retry starts the deploy without asking who has the merge slot."""
-    real = slots.take_all
-
-    def take_all(tx: Tx, *args: Any) -> Any:
-        retrying = sys._getframe(1).f_globals["__name__"] == retries.__name__
-        return None if retrying else real(tx, *args)
-
-    patch.setattr(slots, "take_all", take_all)
+    patch.setattr(serial_gate, "take_again", nothing)
 
 
-def _lifted_over_an_undo(patch: MonkeyPatch) -> None:
-    """A person may lift a freeze while production is being rolled back; whoever settles that relies on the freeze."""
-    patch.setattr(effects, "undo_under_way", nothing)
+def _lent_at_any_time(patch: MonkeyPatch) -> None:
+    """A person may lift a freeze, or lend its slot, while production is being rolled back."""
+    patch.setattr(serial_gate, "_refuse_over_an_undo", nothing)
+    real = slots.lend
 
-    def undone(self: Acts, at: Any, proof: Proof) -> Any:
-        def give(tx: Tx) -> None:
-            slots.give_to_freeze(tx, at.task.repo, at.task.id)
+    def lend(tx: Tx, repo: Any, task_id: Any) -> None:
+        freeze = slots.frozen(tx, repo)
+        if freeze is not None and freeze.task_id is not None:
+            slots.give_to_freeze(tx, repo, freeze.task_id)
+        real(tx, repo, task_id)
 
-        return self._moves.hold(at, moves.Hold.ESCALATED, "rolled back", proofs=[proof], also=give)
+    patch.setattr(slots, "lend", lend)
+    held = slots.get
+    patch.setattr(serial_gate.slots, "get", lambda tx, name: None if _lending() else held(tx, name))
 
-    patch.setattr(Acts, "_undone", undone)
+
+def _lending() -> bool:
+    return sys._getframe(2).f_code.co_name == "lend"
+
+
+def _two_starts_at_a_time(patch: MonkeyPatch) -> None:
+    def text(name: str) -> str:
+        said = statement(name)
+        return (
+            said.replace("LIMIT 1", "AND 0 LIMIT 1") if name == "effects.unsettled_in_environment" else said
+        )
+
+    patch.setattr(sqlite, "statement", text)
+
+
+def _fix_keeps_nothing_for_the_freeze(patch: MonkeyPatch) -> None:
+    """What a rejected or cancelled fix gives back is free for whoever waits."""
+    patch.setattr(slots, "free_all", lambda tx, repo, task_id: tx.execute("slots.free_all", task_id=task_id))
+
+
+def _closed_by_a_fix_on_trial(patch: MonkeyPatch) -> None:
+    """What was merged since counts as the fix before it is done."""
+
+    def text(name: str) -> str:
+        said = statement(name)
+        return said.replace("AND tasks.stage = 'done'", "") if name == "effects.done_since" else said
+
+    patch.setattr(sqlite, "statement", text)
 
 
 def _claims_are_not_exclusive(patch: MonkeyPatch) -> None:
@@ -418,6 +443,8 @@ MAIN = "merge: main moves, two owners, a late call"
 MOVED = "merge: main has moved, two give up"
 LIVING = "merge: crash, lost answers, living owners"
 UNDO = "production unhealthy: two undo"
+EARLY = "two tasks: one unhealthy, the slot lent too early"
+FIX_CANCELLED = "the fix: cancelled"
 AGAIN = "unhealthy: unfrozen and started again"
 
 MUTATIONS = (
@@ -477,7 +504,7 @@ MUTATIONS = (
     Mutation(
         "living owners are taken for dead",
         "law 6",
-        put(Judge, "held", lambda *_: Liveness.DEAD),
+        put(Judge, "replaceable", lambda *_: True),
         LIVING,
         "which lives",
     ),
@@ -512,9 +539,46 @@ MUTATIONS = (
     Mutation(
         "a freeze lifted over an undo",
         "N6",
-        _lifted_over_an_undo,
+        _lent_at_any_time,
         "two tasks: one unhealthy, one waits, unfrozen",
-        "a freeze that is gone",
+        "an undo is unsettled: the freeze stays",
+    ),
+    Mutation(
+        "lent before the undo is settled",
+        "N6",
+        _lent_at_any_time,
+        EARLY,
+        "an undo is unsettled: the slot is not lent",
+    ),
+    Mutation(
+        "lent before the undo is settled, unguarded",
+        "N6",
+        together(_lent_at_any_time, _two_starts_at_a_time),
+        EARLY,
+        "an undo rolls back another task's deploy",
+        ("freeze_is_not_lent_over_an_undo", "freeze_stays_for_an_undo"),
+    ),
+    Mutation(
+        "the fix does not give the slot back",
+        "N9",
+        _fix_keeps_nothing_for_the_freeze,
+        FIX_CANCELLED,
+        "its merge slot is never free",
+    ),
+    Mutation(
+        "the fix does not give the slot back, unguarded",
+        "N9",
+        _fix_keeps_nothing_for_the_freeze,
+        FIX_CANCELLED,
+        "frozen, but the merge slot is free",
+        ("frozen_slot_is_never_free",),
+    ),
+    Mutation(
+        "closed by a fix on trial",
+        "N8",
+        _closed_by_a_fix_on_trial,
+        "the fix: on trial",
+        "done, but production does not contain it",
     ),
     Mutation(
         "claims are not exclusive",

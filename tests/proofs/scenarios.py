@@ -67,6 +67,24 @@ def standing_before(
     return make
 
 
+def broken_after_its_merge(*, sick: tuple[str, ...] = (), fix_before: str = "") -> Made:
+    """The first task's deploy was undone, the repository is frozen; the second is tested, and ``sick`` or not."""
+
+    def make(folder: Path) -> Template:
+        template = new_template(folder, count=2)
+        template.outside.sick.add(("production", "SMP-1"))
+        with installed(template) as app:
+            app.drive(FIRST, Actor.MONITOR, looks=30)
+        template.outside.sick |= {("production", item) for item in sick}
+        if fix_before:
+            with installed(template, 98, waypoints=StopAt(fix_before)) as app:
+                lend(app)
+                app.drive(SECOND, Actor.MONITOR, looks=30)
+        return template
+
+    return make
+
+
 # --- who acts ---------------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +123,10 @@ def approve(app: Installation, seen: Task) -> object:
 
 def retry(app: Installation, seen: Task) -> object:
     return app.operations.retry(seen.work_item, person="Ann")
+
+
+def lend(app: Installation) -> object:
+    return tried(lambda: app.operations.lend(REPO, "SMP-2", person="Ann", reason="it mends it"))
 
 
 def unfreeze(app: Installation) -> object:
@@ -202,6 +224,32 @@ SCENARIOS = (
         standing_before(PRODUCTION_HEALTH, count=2, sick=("production",)),
         (MONITOR, ActorSpec("reconciler", 2, drives(Actor.RECONCILER, SECOND)), ActorSpec("person", 0, unfreeze)),
         CONFIG, Budget(1),
+    ),
+    Scenario(
+        "two tasks: one unhealthy, the slot lent too early",
+        standing_before(PRODUCTION_HEALTH, count=2, sick=("production",)),
+        (MONITOR, ActorSpec("person", 2, both(lend, drives(Actor.WEBHOOK, SECOND)))), CONFIG, Budget(1, slow=1),
+    ),
+    Scenario(
+        "the fix: lent, delivered, closes what was broken", broken_after_its_merge(),
+        (ActorSpec("person", 2, both(lend, drives(Actor.WEBHOOK, SECOND, looks=20))), MONITOR, RECONCILER),
+        CONFIG, Budget(1),
+    ),
+    Scenario(
+        "the fix: on trial", broken_after_its_merge(fix_before=PRODUCTION_HEALTH),
+        (MONITOR, ActorSpec("reconciler", 2, drives(Actor.RECONCILER, SECOND))), CONFIG, Budget(1, coins=1),
+    ),
+    Scenario(
+        "the fix: unhealthy as well", broken_after_its_merge(sick=("SMP-2",)),
+        (ActorSpec("person", 2, both(lend, drives(Actor.WEBHOOK, SECOND, looks=20))), MONITOR),
+        CONFIG, Budget(2), takeover=True,
+    ),
+    Scenario(
+        "the fix: cancelled", broken_after_its_merge(),
+        (
+            ActorSpec("person", 2, both(lend, says(cancel, SECOND))),
+            ActorSpec("reconciler", 3, drives(Actor.RECONCILER, SECOND)), MONITOR,
+        ), CONFIG, Budget(1), takeover=True, until=MERGE.name,
     ),
     Scenario(
         "two tasks: both want the slots", standing_before(count=2),

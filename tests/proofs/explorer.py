@@ -29,6 +29,7 @@ from tests.proofs.interleaving import (
     Branch,
     Budget,
     Decisions,
+    Diverged,
     Held,
     HeldDatabase,
     HeldWire,
@@ -272,6 +273,8 @@ class Play:
             raise self._problem
         if order == "crash":
             self._end_process(self._of[name])
+        if isinstance(actor.error, Diverged):
+            raise actor.error
         if actor.error is not None:
             self._result.broken.append(f"an error of ours: {name}: {actor.error!r}")
         if actor.ended or order == "crash":

@@ -23,6 +23,7 @@ from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.effect import Effect, EffectName
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import BootId, Digest, RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
@@ -223,6 +224,21 @@ class Surroundings:
     coin: Callable[[str], bool] = lambda _: True
 
 
+class OurMark:
+    """The forge is ours, and nobody restores anything."""
+
+    def __init__(self, forge: ForgeState) -> None:
+        self._forge = forge
+
+    def held(self, repo: str) -> InstallationMark:
+        if self._forge.mark is None:
+            self._forge.mark = InstallationMark("memory", 1, "start")
+        return self._forge.mark
+
+    def changed(self, repo: str) -> None:
+        raise AssertionError(f"nobody else has claimed {repo}")
+
+
 class Trustful(Term):
     """Of a process that does not notice when it is taken for dead: what then refuses it are epoch and authorities."""
 
@@ -257,10 +273,11 @@ class Installation:
         image = ImageEffect(
             places, store, cast(Any, MemoryBuilder()), cast(Any, _NoMarks()), {}, entropy=around.entropy
         )
+        marks = OurMark(outside.forge)
         kinds: tuple[Effect, ...] = (
-            PushEffect(places),
+            PushEffect(places, marks),
             OpenPrEffect(places),
-            MergeEffect(places, self.candidates),
+            MergeEffect(places, self.candidates, marks),
             image,
             DeployEffect(EffectName.DEPLOY_INIT, deployer),
             DeployEffect(EffectName.DEPLOY_UNDO, deployer),
@@ -277,6 +294,7 @@ class Installation:
             entropy=around.entropy,
             waypoints=around.waypoints,
             secrets=(),
+            why_closed=lambda repo: None,
             wake=lambda ids: None,
             stop_job=lambda task_id: None,
         )

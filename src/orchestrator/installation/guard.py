@@ -252,14 +252,16 @@ class InstallationGuard:
     def _seen(self, forge: Forge, known: Known, open_here: Sequence[TaskId]) -> Seen:
         mark, main = forge.installation(), forge.tip(forge.default_branch)
         bounds = [sha for sha in {known.main, known.merged} if sha is not None]
-        merged = [one for one in forge.merged_since(bounds) if one.installation == known.installation]
+        # Mostly nothing is new since the last look: then nobody is asked.
+        since = [] if main in bounds else forge.merged_since(bounds)
+        merged = [one for one in since if one.installation == known.installation]
         with self._database.read() as tx:
             unknown = installation.unknown_nonces(tx, (one.nonce for one in merged))
         return Seen(
             mark=mark,
             main=main,
             unknown=[one for one in merged if one.nonce in unknown],
-            lost=known.merged is not None and (main is None or not forge.contains(main, known.merged)),
+            lost=known.merged not in (None, main) and not (main and forge.contains(main, known.merged)),
             fence=forge.highest_fence(open_here),
         )
 

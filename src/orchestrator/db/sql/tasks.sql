@@ -93,7 +93,7 @@ UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
 
 -- name: set_hold
 UPDATE tasks SET hold = :hold, hold_reason = :reason, updated_at = utc_now(),
-                 hold_since = CASE WHEN hold IS :hold OR (stage = 'testing' AND hold IN ('slot', 'frozen') AND :hold IN ('slot', 'frozen'))
+                 hold_since = CASE WHEN hold IS :hold OR ('testing' = stage AND hold IN ('slot', 'frozen') AND :hold IN ('slot', 'frozen'))
                               THEN hold_since ELSE utc_now() END -- another reason, the same wait
 WHERE id = :task_id AND (hold IS NOT :hold OR hold_reason IS NOT :reason);
 

@@ -1,4 +1,4 @@
-"""What a person does when nothing moves by itself any more: says "go on", lifts freezes, in the end gives up.
+"""What a person does when nothing moves by itself any more: says "go on", lends and lifts freezes, in the end gives up.
 
 Bounded: a task that a person has to help more than :data:`PATIENCE` times is cancelled, or left frozen where it is
 merged.
@@ -32,7 +32,10 @@ class Person:
         waiting = [item for item in open_tasks if item not in broken]
         if frozen and waiting and self._helped["unfreeze"] < PATIENCE:
             self._helped["unfreeze"] += 1
-            return [("unfreeze", "")]
+            first = (
+                self._helped["unfreeze"] % 2 == 1
+            )  # lets the next ticket mend it, before everybody may go on
+            return [("lend", waiting[0]) if first else ("unfreeze", "")]
         called = [item for item in waiting if open_tasks[item]["hold"] in ("escalated", "blocked")]
         if called:
             return [act for item in called if (act := self._help(item, "cancel")) is not None]
@@ -64,6 +67,8 @@ def acting(acts: list[Act]) -> Callable[[App], None]:
 def _do(app: App, verb: str, item: str) -> None:
     if verb == "unfreeze":
         app.operations.unfreeze(REPO, person="Ann", reason="the fix is behind it")
+    elif verb == "lend":
+        app.operations.lend(REPO, item, person="Ann", reason="it mends what is broken")
     elif verb == "retry":
         app.operations.retry(item, person="Ann", reason="go on")
     elif verb == "cancel":

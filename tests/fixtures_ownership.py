@@ -1,8 +1,13 @@
 """The ownership of one process over a test's database, and lease rows that others might have left."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from orchestrator.db import leases
 from orchestrator.db.database import Database, Tx
@@ -19,6 +24,19 @@ from tests.fixtures_db import Store
 TTL_S = 30.0
 ME, OTHER = BootId("me"), BootId("other")
 OFF, NOBODY = Scope(enabled=False), Scope(repos=frozenset())
+
+
+Logged = list[MutableMapping[str, Any]]
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """What is logged, however an earlier test of this worker has set the log up."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    with capture_logs() as entries:
+        yield entries
+    structlog.configure(**before)
 
 
 class Endless(Term):

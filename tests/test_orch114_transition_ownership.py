@@ -33,6 +33,7 @@ from orchestrator.stage_engine.signals import CANCEL
 from orchestrator.stage_engine.situation import Outcome
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import REPO, Store
+from tests.fixtures_ownership import Logged
 from tests.fixtures_transition import TTL_S, Bench, Points, stopped_at
 
 ONCE = {EffectName.MERGE_PR: 1, EffectName.IMAGE: 1, EffectName.DEPLOY_INIT: 1}
@@ -355,9 +356,7 @@ class BrokenDatabase:
         """There is nothing to let go."""
 
 
-def test_tc10_a_broken_database_is_a_warning_and_nobody_acts(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tc10_a_broken_database_is_a_warning_and_nobody_acts(store: Store, logged: Logged) -> None:
     owner = Ownership(
         BrokenDatabase(),
         boot_id=BootId("me"),
@@ -369,7 +368,7 @@ def test_tc10_a_broken_database_is_a_warning_and_nobody_acts(
     with owner.transition(TaskId(1), Actor.MONITOR) as lease:
         assert lease is None
     assert owner.snapshot()["holders"] is None
-    told = capsys.readouterr().out
+    told = str(logged)
     assert "lease not acquired" in told
     assert "disk I/O error" in told
 

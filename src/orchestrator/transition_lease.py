@@ -82,7 +82,7 @@ class Ownership:
         entry = Finalizing(owner, run_id, self._clock.boottime(), job_id)
         lease = self._acquire(task_id, entry)
         if lease is None:
-            self._count_defer(owner)
+            self._defer(task_id, owner)
             yield None
             return
         try:
@@ -135,12 +135,8 @@ class Ownership:
         except OrchestratorError as error:
             log.warning("lease not read", task_id=task_id, owner=asker.value, reason=str(error))
         if not free:
-            self._count_defer(asker)
+            self._defer(task_id, asker)
         return free
-
-    def alive(self, row: leases.LeaseRow, process: leases.ProcessRow | None) -> Liveness:
-        """Whether a lease's owner lives (:class:`Judge`)."""
-        return self.judge.owner(row, process)
 
     def owners(self) -> dict[int, Liveness]:
         """Whether the owner of each leased task lives; one of our own that no thread holds is as good as dead, for
@@ -154,7 +150,7 @@ class Ownership:
             judged: dict[int, Liveness] = {
                 task_id: Liveness.DEAD
                 if row.owner_boot_id == self.boot_id
-                else self.alive(row, self._process(tx, row))
+                else self.judge.owner(row, self._process(tx, row))
                 for task_id, row in found.items()
             }
         return judged | dict.fromkeys(busy, Liveness.ALIVE)
@@ -295,7 +291,8 @@ class Ownership:
         except OrchestratorError as error:
             log.warning("lease not given back", task_id=lease.task_id, reason=str(error))
 
-    def _count_defer(self, owner: Actor) -> None:
+    def _defer(self, task_id: TaskId, owner: Actor) -> None:
+        log.debug("stood back from a task", task_id=task_id, owner=owner.value)
         with self._counting:
             self._defers[owner.value] = self._defers.get(owner.value, 0) + 1
         self._telemetry.count(Metric.LEASE_DEFERRED, owner)

@@ -129,11 +129,11 @@ def get(tx: Tx, task_id: TaskId) -> LeaseRow | None:
 
 def held(tx: Tx, task_id: TaskId, ttl_s: float) -> Held | None:
     """The task's lease with what it is to be judged by; None where the task is free."""
-    row, epoch = get(tx, task_id), lock_epoch(tx, task_id)
+    row = get(tx, task_id)
     if row is None:
         return None
     owner = process(tx, row.owner_boot_id, ttl_s) if row.owner_boot_id else None
-    return Held(row, epoch or 0, owner, now(tx))
+    return Held(row, lock_epoch(tx, task_id) or 0, owner, now(tx))
 
 
 def now(tx: Tx) -> str:

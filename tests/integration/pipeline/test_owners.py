@@ -1,7 +1,10 @@
 """Owners that live: long work and a lost heartbeat are no death (cases 2 and 4)."""
 
 import sqlite3
+import threading
 from datetime import timedelta
+
+import pytest
 
 from orchestrator.db import leases
 from orchestrator.wiring import App
@@ -58,3 +61,38 @@ def _heartbeat(app: App) -> str:
         row = leases.process(tx, app.boot_id, 5.0)
     assert row is not None
     return str(row.heartbeat_at)
+
+
+@pytest.mark.parametrize("point", ["merge_pr.before_probe", "merge_pr.before_act", "merge_pr.after_act"])
+def test_a_hung_owner_loses_its_task_at_the_backstop_and_wakes_up_to_nothing(
+    pipeline: Build, point: str
+) -> None:
+    """Law 6: another thread of the service finishes what it was at; everything outside happens once."""
+    line = pipeline(staging=True, production=True, settings=SHORT | {"ORCH_REAPER_INTERVAL_S": "0.2"})
+    hung: list[threading.Thread] = []
+    go = threading.Event()
+
+    def hang() -> None:
+        hung.append(threading.current_thread())
+        assert go.wait(110)
+
+    line.points.on(point, hang)
+    line.start()
+    item = line.add()
+    wait_until(lambda: hung, 60)
+    assert line.app.ownership.snapshot()["forced_reclaims"] == 0
+    line.clock.ahead += timedelta(hours=5)
+    line.clock.up += 5 * 3600.0
+    line.done(item, 60)
+    assert line.app.ownership.snapshot()["forced_reclaims"] == 1
+    wait_until(lambda: any(item in alert and "backstop" in alert for alert in line.alerts()))
+
+    before = line.story(item)
+    go.set()
+    hung[0].join(20)
+    assert not hung[0].is_alive()
+    assert line.story(item).effects == before.effects
+    assert [event.type for event in line.events(item)] == [event.type for event in before.events]
+    [merge] = line.merges()
+    assert merge == line.main == line.running("staging") == line.running("production")
+    assert sorted(start["env"] for start in line.journal("deploys")) == ["production", "staging"]

@@ -18,9 +18,7 @@ from orchestrator.domain.task import Task
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import Store
-from tests.fixtures_ownership import OTHER, ownership, plant, register
-
-Printed = pytest.CaptureFixture[str]
+from tests.fixtures_ownership import OTHER, Logged, ownership, plant, register
 
 
 @pytest.fixture
@@ -49,14 +47,14 @@ ODD = [
 
 @pytest.mark.parametrize(("odd", "named"), ODD)
 def test_an_odd_row_is_warned_of_and_taken_over_where_its_owner_is_dead(
-    store: Store, task: Task, odd: dict[str, object], named: str, capsys: Printed
+    store: Store, task: Task, odd: dict[str, object], named: str, logged: Logged
 ) -> None:
     plant(store, task, **odd)  # type: ignore[arg-type]
     mine = ownership(store)
     assert mine.snapshot()["holders"]
     with mine.transition(task.id, Actor.RECONCILER) as lease:
         assert lease is not None
-    told = capsys.readouterr().out
+    told = str(logged)
     assert "lease row with odd values" in told
     assert named in told
     assert task.work_item in told
@@ -65,7 +63,7 @@ def test_an_odd_row_is_warned_of_and_taken_over_where_its_owner_is_dead(
 
 @pytest.mark.parametrize(("odd", "named"), [case for case in ODD if "boot_id" not in str(case.id)])
 def test_an_odd_row_of_a_living_owner_is_a_reason_to_skip(
-    store: Store, task: Task, odd: dict[str, object], named: str, capsys: Printed
+    store: Store, task: Task, odd: dict[str, object], named: str, logged: Logged
 ) -> None:
     """Whatever else it says, its process lives: nothing is done twice (FR-5)."""
     register(store)
@@ -74,7 +72,7 @@ def test_an_odd_row_of_a_living_owner_is_a_reason_to_skip(
     with mine.transition(task.id, Actor.RECONCILER) as lease:
         assert lease is None
     assert mine.reclaim(Actor.REAPER, 3600.0) == []
-    assert named in capsys.readouterr().out
+    assert named in str(logged)
     assert goes_on(store, mine)
 
 
@@ -92,13 +90,13 @@ def test_a_lease_from_the_future_is_not_believed(store: Store, task: Task) -> No
     assert goes_on(store, mine)
 
 
-def test_a_task_without_an_epoch_is_left_alone(store: Store, task: Task, capsys: Printed) -> None:
+def test_a_task_without_an_epoch_is_left_alone(store: Store, task: Task, logged: Logged) -> None:
     store.raw("DROP TRIGGER transition_epoch_stays")
     store.raw("DELETE FROM transition_epoch WHERE task_id = :t", {"t": task.id})
     mine = ownership(store)
     with mine.transition(task.id, Actor.MONITOR) as lease:
         assert lease is None
-    assert f"task_id={task.id}" in capsys.readouterr().out.replace("\x1b[0m", "").replace(" = ", "=")
+    assert f"'task_id': {task.id}" in str(logged)
     assert goes_on(store, mine)
 
 
@@ -162,29 +160,29 @@ def test_a_database_that_raises_is_a_warning_and_a_safe_default(
     call: Callable[[Ownership, Task], object],
     safe: object,
     error: Exception,
-    capsys: Printed,
+    logged: Logged,
 ) -> None:
     mine = ownership(store, database=Breaking(error))
     assert call(mine, task) == safe
-    assert "boom" in capsys.readouterr().out
+    assert "boom" in str(logged)
 
 
-def test_a_release_that_fails_leaves_the_lease_to_the_exit(store: Store, task: Task, capsys: Printed) -> None:
+def test_a_release_that_fails_leaves_the_lease_to_the_exit(store: Store, task: Task, logged: Logged) -> None:
     mine = ownership(store)
     with mine.transition(task.id, Actor.MONITOR) as lease:
         assert lease is not None
         mine.release(Breaking(sqlite3.OperationalError("boom")), lease, epoch=lease.epoch)  # type: ignore[arg-type]
-        assert "boom" in capsys.readouterr().out
+        assert "boom" in str(logged)
         assert store.rows("SELECT 1 FROM transition_lease")
     assert not store.rows("SELECT 1 FROM transition_lease")
 
 
-def test_an_owner_that_cannot_be_judged_is_not_replaced(store: Store, task: Task, capsys: Printed) -> None:
+def test_an_owner_that_cannot_be_judged_is_not_replaced(store: Store, task: Task, logged: Logged) -> None:
     register(store, OTHER)
     plant(store, task)
     mine = ownership(store, processes=Blind())
     with mine.transition(task.id, Actor.MONITOR) as lease:
         assert lease is None
-    assert "no /proc today" in capsys.readouterr().out
+    assert "no /proc today" in str(logged)
     assert goes_on(store, mine)
     assert mine.boot_id == BootId("me")

@@ -15,7 +15,7 @@ from orchestrator.domain.task import Task
 from orchestrator.ownership.reclaims import Reclaimed, Why
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import Store
-from tests.fixtures_ownership import ME, OFF, OTHER, TTL_S, Failing, ownership, plant, register
+from tests.fixtures_ownership import ME, OFF, OTHER, TTL_S, Failing, Logged, ownership, plant, register
 
 BACKSTOP_S = 3600.0
 
@@ -203,13 +203,13 @@ def test_what_could_not_be_given_back_is_cleared(store: Store, task: Task) -> No
 
 
 def test_a_lease_for_a_task_that_does_not_exist_is_cleared_with_a_warning(
-    store: Store, task: Task, capsys: pytest.CaptureFixture[str]
+    store: Store, task: Task, logged: Logged
 ) -> None:
     store.raw("INSERT INTO transition_lease (task_id, owner) VALUES (404, 'monitor')")
     mine = ownership(store)
     (taken,) = reap(mine)
     assert (taken.task_id, taken.work_item) == (404, None)
-    told = capsys.readouterr().out
+    told = str(logged)
     assert "lease reclaimed" in told
     assert "404" in told
     assert rows(store) == 0
@@ -261,9 +261,7 @@ class Moving(Failing):
         return super().write()
 
 
-def test_a_row_that_cannot_be_removed_holds_up_no_other(
-    store: Store, task: Task, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_that_cannot_be_removed_holds_up_no_other(store: Store, task: Task, logged: Logged) -> None:
     second = store.new_task()
     register(store, start_ticks=1)
     plant(store, task)
@@ -273,17 +271,15 @@ def test_a_row_that_cannot_be_removed_holds_up_no_other(
         "BEGIN SELECT RAISE(ABORT, 'stuck'); END"
     )
     assert [lease.task_id for lease in reap(ownership(store))] == [second.id]
-    assert "lease not reclaimed" in capsys.readouterr().out
+    assert "lease not reclaimed" in str(logged)
 
 
-def test_a_database_that_cannot_be_read_is_a_warning(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_that_cannot_be_read_is_a_warning(store: Store, logged: Logged) -> None:
     database = Failing(store)
     mine = ownership(store, database=database)
     database.broken = lambda: True
     assert reap(mine) == []
-    assert "disk I/O error" in capsys.readouterr().out
+    assert "disk I/O error" in str(logged)
 
 
 def test_clocks_that_drift_apart_force_nobody(store: Store, task: Task) -> None:

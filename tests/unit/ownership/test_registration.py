@@ -17,7 +17,7 @@ from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.transition_lease import EVERYTHING
 from tests.fixtures_db import Store
-from tests.fixtures_ownership import register
+from tests.fixtures_ownership import Logged, register
 
 TTL_S, ME = 30.0, BootId("me")
 
@@ -85,16 +85,14 @@ def test_a_term_counts_from_before_the_heartbeat_was_sent(store: Store) -> None:
     assert me.term.snapshot()["left_s"] == 13.0
 
 
-def test_heartbeats_that_fail_let_the_term_end_and_go_on(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_heartbeats_that_fail_let_the_term_end_and_go_on(store: Store, logged: Logged) -> None:
     database = Slow(store)
     me = registration(store, database)
     me.enter()
     database.broken = True
     store.clock.advance(19.0)
     assert Heartbeat(me, interval_s=5.0).run_once() == {"beats": 0}
-    assert "disk I/O error" in capsys.readouterr().out
+    assert "disk I/O error" in str(logged)
     assert me.term.number() == 0
     store.clock.advance(1.0)
     assert me.term.number() is None
@@ -104,14 +102,14 @@ def test_heartbeats_that_fail_let_the_term_end_and_go_on(
 
 
 def test_a_process_that_was_taken_off_the_list_stops_and_enters_itself_anew(
-    store: Store, capsys: pytest.CaptureFixture[str]
+    store: Store, logged: Logged
 ) -> None:
     me = registration(store)
     me.enter()
     with store.database.write() as tx:
         leases.forget_process(tx, ME)
     assert me.beat()
-    assert "off the list" in capsys.readouterr().out
+    assert "off the list" in str(logged)
     assert len(on_the_list(store)) == 1
     assert me.term.number() == 1  # what was acquired before is not trusted any more
 
@@ -186,16 +184,14 @@ def test_an_unknown_process_counts_until_its_term_has_ended(store: Store) -> Non
     registration(store).enter()
 
 
-def test_who_was_off_the_list_does_not_come_back_beside_other_switches(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_was_off_the_list_does_not_come_back_beside_other_switches(store: Store, logged: Logged) -> None:
     me = registration(store)
     me.enter()
     store.raw("DELETE FROM processes")
     other = registration(store, boot_id=BootId("other"), scope=Scope(enabled=False))
     other.enter()
     assert not me.beat()
-    assert "runs with other switches" in capsys.readouterr().out
+    assert "runs with other switches" in str(logged)
     assert me.term.number() is None
     other.leave()
     assert me.beat()

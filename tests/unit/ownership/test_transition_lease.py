@@ -19,7 +19,18 @@ from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import EVERYTHING, Ownership
 from tests.fixtures_db import REPO, Store
-from tests.fixtures_ownership import ME, NOBODY, OFF, OTHER, TTL_S, Failing, ownership, plant, register
+from tests.fixtures_ownership import (
+    ME,
+    NOBODY,
+    OFF,
+    OTHER,
+    TTL_S,
+    Failing,
+    Logged,
+    ownership,
+    plant,
+    register,
+)
 
 
 class Looking(SystemProcesses):
@@ -239,7 +250,7 @@ def test_an_owner_is_judged_by_its_process(
         with store.database.read() as tx:
             row = leases.get(tx, task.id)
             assert row is not None
-            return mine.alive(row, leases.process(tx, OTHER, TTL_S))
+            return mine.judge.owner(row, leases.process(tx, OTHER, TTL_S))
 
     assert judged() is fresh
     store.clock.advance(TTL_S - 1)
@@ -510,7 +521,7 @@ def test_a_process_row_says_how_long_it_has_been_silent(store: Store) -> None:
     assert not seen().silent
 
 
-def test_whose_own_term_has_ended_acquires_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whose_own_term_has_ended_acquires_nothing(store: Store, logged: Logged) -> None:
     """A process that others may take for dead does not begin anything (law 12)."""
     task, term = store.new_task(), Term(store.clock, TTL_S)
     mine = ownership(store, term=term)
@@ -520,7 +531,7 @@ def test_whose_own_term_has_ended_acquires_nothing(store: Store, capsys: pytest.
             return lease
 
     assert taken() is None  # it has not begun
-    told = capsys.readouterr().out
+    told = str(logged)
     assert "own term has ended" in told
     assert task.work_item in told
     term.renew(store.clock.boottime())
@@ -557,15 +568,13 @@ def reclaimed(mine: Ownership, task: Task) -> bool:
         return lease is not None
 
 
-def test_a_pass_in_which_the_clocks_drift_apart_takes_nothing_over(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pass_in_which_the_clocks_drift_apart_takes_nothing_over(store: Store, logged: Logged) -> None:
     """The database's clock jumps an hour: everybody looks dead at once, and nobody is (law 12)."""
     task, mine = silent_owner(store), ownership(store)
     assert not reclaimed(mine, task)
     store.clock.set_utc(store.clock.utc() + timedelta(hours=1))
     assert not reclaimed(mine, task)
-    assert "drift apart" in capsys.readouterr().out
+    assert "drift apart" in str(logged)
     store.clock.advance(TTL_S - 1)
     assert not reclaimed(mine, task)
     with store.database.write() as tx:

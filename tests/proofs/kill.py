@@ -41,6 +41,7 @@ SHAPES: Mapping[str, float] = {
     "again": 1.5,  # it does not come up, is undone, and the same SHA is started again
     "cancel": 1.5,  # a person cancels one of them
     "outsider": 1.5,  # somebody pushes to main
+    "fickle": 1,  # gates change their mind
     "early": 1,  # from the filing on
 }
 
@@ -108,7 +109,8 @@ def _life(shape: str, chance: random.Random, world: World) -> Life:
     if shape == "outsider" and chance.random() < 0.1:
         name = f"outside-{chance.randrange(10**6)}"
         meanwhile = (chance.random() * 0.5, lambda: world.outsider_pushes(name))
-    return Life(policy, script, kill_after=kill_after, meanwhile=meanwhile)
+    fickle = chance.randrange(10**6) if shape == "fickle" and chance.random() < 0.2 else None
+    return Life(policy, script, kill_after=kill_after, meanwhile=meanwhile, fickle=fickle)
 
 
 def _cancelling(item: str, after: float) -> Script:
@@ -122,24 +124,23 @@ def _cancelling(item: str, after: float) -> Script:
 
 
 def _end(chance: random.Random) -> tuple[Policy, float | None]:
-    """A seeded point, anywhere, or the end of one of its programs."""
+    """A seeded point, anywhere, or the end of one of its programs; where that is not reached, a later point of all."""
     what = chance.random()
-    last = Nth(int(chance.triangular(10, 220, 50)), Kill())
-    if what < 0.5:
-        return First(At(chance.choice(NAMED), Kill(), _few(chance)), last), None
+    soon = Nth(int(chance.triangular(10, 220, 50)), Kill())
+    later = Nth(int(chance.triangular(50, 700, 200)), Kill())
+    if what < 0.4:
+        return First(At(chance.choice(NAMED), Kill(), _few(chance)), later), None
+    if what < 0.6:
+        return At(chance.choice(scheduler.COMMITS), Kill(), chance.randint(1, 25)), None
     if what < 0.75:
-        return First(
-            At(chance.choice(("db.before_commit", "db.after_commit")), Kill(), chance.randint(1, 25))
-        ), None
-    if what < 0.9:
         signum = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP))
         and_us = chance.random() < 0.5 or signum == signal.SIGSTOP
         hurt = Hurt(signum, chance.choice((0.0, chance.random() * 0.3)), and_us=and_us)
-        return First(At(f"{chance.choice(CHILDREN)}.before", hurt, _few(chance)), last), None
-    if what < 0.95:
+        return First(At(f"{chance.choice(CHILDREN)}.before", hurt, _few(chance)), later), None
+    if what < 0.85:
         late = At(f"{chance.choice(LATE)}.before", Late(0.1 + chance.random()), _few(chance))
-        return First(late, last), None
-    return last, 0.05 + chance.random() * 0.4
+        return First(late, later), None
+    return soon, 0.05 + chance.random() * 0.4
 
 
 def _few(chance: random.Random) -> int:
@@ -148,12 +149,12 @@ def _few(chance: random.Random) -> int:
 
 def _count(told: Scenario, lived: Lived) -> None:
     told.counts["lives"] += 1
-    hurt = [line for line in lived.told if line.endswith("Hurt")]
-    told.counts["programs hit"] += len(hurt)
+    told.counts["programs hit"] += sum(line.endswith("Hurt") for line in lived.told)
+    told.counts["late calls"] += sum(line.endswith("Late") for line in lived.told)
     if lived.ending is Ending.KILLED:
         told.counts["kills"] += 1
     for line in lived.told:
-        told.points[line.split("#")[0] + (" hurt" if line in hurt else "")] += 1
+        told.points[f"{line.split('#')[0]} {line.split()[-1]}"] += 1
     if lived.ending is Ending.KILLED and not lived.told:
         told.points["anywhere"] += 1
 

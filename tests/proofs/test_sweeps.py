@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 def test_kill_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = kill.run(seed, tested, templates, kills=12)
     assert scenario.findings == []
-    assert scenario.counts["kills"] >= 5
+    assert scenario.counts["kills"] >= 3
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -1,6 +1,5 @@
 """Installations that scenarios start from, made once by the product itself."""
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -37,11 +36,12 @@ def make_tested(world: World, delivered: Path, template: Path) -> Path:
     """The third task was rejected in review on its way."""
     world.come_from(delivered)
     entry = {"role": "reviewer", "title": "Third", "verdict": "rejected", "round": 1}
-    (world.root / "agent.json").write_text(json.dumps([entry]))
+    world.instruct(entry)
     _run(world, _both_tested)
-    (world.root / "agent.json").write_text("[]")
+    world.instruct()
     with closing(sqlite3.connect(world.database)) as connection, connection:
         connection.execute("DELETE FROM repo_freeze")
+        connection.execute("DELETE FROM slots")
     world.keep_as(template)
     return template
 

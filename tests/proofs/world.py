@@ -5,6 +5,7 @@ notes, the artefact store, the ticket and alert files. A template is made once a
 same place, for paths are stored.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -129,7 +130,7 @@ class World:
         self.root.mkdir(parents=True)
         for program in (*(HERE / "programs").glob("*.sh"), AGENT):
             shutil.copy(program, self.root)
-        (self.root / "agent.json").write_text("[]")
+        self.instruct()
         self.sicken("")
         config = CONFIG.format(root=self.root, python=sys.executable)
         config += "".join(ENVIRONMENT.format(root=self.root, name=n) for n in ("staging", "production"))
@@ -168,6 +169,10 @@ class World:
                 continue
             if mark in line or inside:
                 yield int(entry.name)
+
+    def instruct(self, *entries: Mapping[str, object]) -> None:
+        """What agents do beside doing as they are told."""
+        (self.root / "agent.json").write_text(json.dumps([*entries, {"obey": True}]))
 
     # --- what the outside does --------------------------------------------------------------------------------
 

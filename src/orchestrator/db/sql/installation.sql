@@ -39,7 +39,11 @@ SELECT run_dir AS name FROM agent_runs;
 -- name: known_deploys
 SELECT json_extract(evidence, '$.environment') || '/' || json_extract(evidence, '$.generation') || '-'
        || json_extract(evidence, '$.sha') AS name
-FROM effects WHERE name IN ('deploy_init', 'deploy_undo');
+FROM effects WHERE name IN ('deploy_init', 'deploy_undo')
+UNION ALL -- drawn with a start of ourselves: its runner performs it before anybody can intend it
+SELECT json_extract(evidence, '$.environment') || '/' || json_extract(evidence, '$.conditional_undo.judged.generation') || '-'
+       || json_extract(evidence, '$.sha')
+FROM effects WHERE name = 'deploy_init' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL;
 
 -- name: accepted_traces
 SELECT name FROM accepted_traces;

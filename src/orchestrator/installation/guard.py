@@ -14,7 +14,12 @@ import structlog
 
 from orchestrator.db import events, installation, mail, tasks
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged, OutsideError
+from orchestrator.domain.errors import (
+    AuthorityUnreachable,
+    ConstraintRefused,
+    InstallationChanged,
+    OutsideError,
+)
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.installation import Cause, Finding, InstallationMark, Known, Seen
@@ -201,15 +206,15 @@ class InstallationGuard:
             self._waypoints.reach("installation.before_claim", repo=repo, generation=generation)
             try:
                 forge.claim_installation(held, mark)
-            except InstallationChanged:
+                self._waypoints.reach("installation.claimed", repo=repo, generation=generation)
+                with self._database.write() as tx:
+                    installation.claimed(tx, repo, mark, judged.seen.main)
+            except (InstallationChanged, ConstraintRefused):  # or another process of ours has raised it since
                 judged = self._compared(repo, None)
                 if judged.finding is not None:
                     self._close({repo: judged.finding})
                     return False
                 continue
-            self._waypoints.reach("installation.claimed", repo=repo, generation=generation)
-            with self._database.write() as tx:
-                installation.claimed(tx, repo, mark, judged.seen.main)
             self._waypoints.reach("installation.noted", repo=repo, generation=generation)
             self._open[repo] = mark
             return True

@@ -17,7 +17,9 @@ from orchestrator.domain.installation import Cause, InstallationMark
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
+from orchestrator.installation.guard import InstallationGuard
 from orchestrator.main import Service
+from orchestrator.runtime.waypoints import NoWaypoints
 from orchestrator.stage_engine.situation import Outcome
 from tests.fixtures_pipeline import Build, Pipeline, gone
 from tests.waiting import wait_until
@@ -135,6 +137,23 @@ def test_killed_between_the_commit_and_the_claim_it_is_recognised_as_ours(
     assert causes(line) == {"sample": None}
     assert line.app.guard.open_repositories() == {"sample"}
     assert line.alerts() == []
+
+
+def test_another_process_of_the_same_database_that_claims_in_between_is_joined(pipeline: Build) -> None:
+    line = pipeline().start()
+    line.stop()
+    app = line.open()
+    other = InstallationGuard(
+        app.database, app.places, app.folders, entropy=app.entropy, waypoints=NoWaypoints()
+    )
+    before = mark(line).generation
+    line.points.on("installation.claimed", other.start)
+    line.start()
+    assert causes(line) == {"sample": None}
+    assert line.app.guard.open_repositories() == {"sample"}
+    with line.app.database.read() as tx:
+        known = installation.known(tx)[RepoName("sample")]
+    assert (mark(line).generation, known.generation) == (before + 3, before + 3)
 
 
 # -- the schedules ---------------------------------------------------------------------------------------------

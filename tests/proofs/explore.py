@@ -14,8 +14,9 @@ from pathlib import Path
 
 from pytest import MonkeyPatch
 
-from tests.proofs.explorer import Report, Run, Scenario, Stage, explore, quiet
+from tests.proofs.explorer import Report, Stage, explore, quiet
 from tests.proofs.mutations import MUTATIONS
+from tests.proofs.play import Run, Scenario
 from tests.proofs.scenarios import SCENARIOS
 
 MEMORY = Path("/dev/shm")

@@ -32,10 +32,10 @@ from orchestrator.stage_engine import moves, serial_gate, signals
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.transition_lease import Ownership
-from tests.proofs.explorer import Scenario
 from tests.proofs.interleaving import Budget
 from tests.proofs.memory_deployer import MemoryDeployer, Record, key_of
 from tests.proofs.memory_forge import MemoryForge
+from tests.proofs.play import Scenario
 from tests.proofs.scenarios import SCENARIOS
 
 GIVEN_UP = "merged and given up"

@@ -19,7 +19,6 @@ from orchestrator.rules.transitions import (
     START_STAGING,
     StepKind,
 )
-from tests.proofs.explorer import ActorSpec, Scenario, Script
 from tests.proofs.interleaving import Budget
 from tests.proofs.memory_world import (
     CONFIG,
@@ -31,6 +30,7 @@ from tests.proofs.memory_world import (
     installed,
     new_template,
 )
+from tests.proofs.play import ActorSpec, Scenario, Script
 
 FIRST, SECOND = TaskId(1), TaskId(2)
 PRODUCTION_HEALTH = f"{StepKind.JOB}:{JobKind.PRODUCTION_HEALTH}"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.explorer import Scenario, Stage, explore
+from tests.proofs.explorer import Stage, explore
+from tests.proofs.play import Scenario
 from tests.proofs.scenarios import SCENARIOS
 
 SHORT = 20  # schedules of a scenario; the long form takes them all

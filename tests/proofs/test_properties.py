@@ -23,9 +23,10 @@ from orchestrator.domain.lease import Actor
 from orchestrator.runtime.entropy import SeededEntropy
 from orchestrator.runtime.process import Liveness
 from tests.proofs.conftest import MEMORY
-from tests.proofs.explorer import quiet, settle_everything
+from tests.proofs.explorer import quiet
 from tests.proofs.interleaving import Crashed
-from tests.proofs.laws import LedgerReader, Memory, Scene, after_every_step, at_rest, remember
+from tests.proofs.laws import Memory, Scene, after_every_step, at_rest, remember
+from tests.proofs.ledger_reader import LedgerReader
 from tests.proofs.memory_world import (
     CONFIG,
     Installation,
@@ -36,6 +37,7 @@ from tests.proofs.memory_world import (
     new_template,
     register,
 )  # fmt: skip
+from tests.proofs.play import settle_everything
 from tests.proofs.scenarios import FIRST, SECOND, cancel, lend, retry, says, tried, unfreeze
 
 T = TypeVar("T")

@@ -6,14 +6,17 @@ real processes and real SIGKILL are in ``tests/proofs`` and ``tests/integration/
 
 import ast
 import inspect
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from orchestrator import finalizer_liveness, transition_lease
+from orchestrator.daemons.outbox import Outbox
 from orchestrator.db import jobs, leases, mail, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.migrate import init_db
@@ -26,13 +29,19 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.gates.quality_gates import QG_CHECKS
+from orchestrator.notifications.log import LogNotifier
+from orchestrator.observability.log import get_logger
+from orchestrator.observability.redactor import Redactor
+from orchestrator.observability.telemetry import Telemetry
 from orchestrator.ownership.term import Term
 from orchestrator.rules.transitions import STAGE_TRANSITIONS, EdgeKind
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.signals import CANCEL
 from orchestrator.stage_engine.situation import Outcome
+from orchestrator.trackers.local import LocalTracker
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import REPO, Store
+from tests.fixtures_desk import Desk, Serve
 from tests.fixtures_ownership import Logged
 from tests.fixtures_transition import TTL_S, Bench, Points, stopped_at
 
@@ -203,6 +212,42 @@ def test_tc05_a_silent_owner_is_replaced_when_its_term_has_ended(bench: Bench) -
         assert engine.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
         assert reaper.snapshot()["stale_reclaims"] == 1
     everything_once(bench)
+
+
+@pytest.mark.parametrize(
+    "point", ["merge_pr.before_act", "deploy_init.before_act", "transition.before_commit"]
+)
+def test_tc05_a_hung_owner_is_replaced_at_the_backstop_and_changes_nothing_when_it_wakes(
+    bench: Bench, point: str
+) -> None:
+    """Its process lives and its thread hangs: the marker does not outlast ``reaper_max_running_s`` (NFR-6)."""
+    task = bench.before_the_merge()
+    points = Points()
+    there, go, hook = stopped_at()
+    points.on(point, hook)
+    hung, ownership = bench.process("first", points=points)
+    other, _ = bench.process("second")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(hung.advance_stage, task.id, Actor.MONITOR)
+        assert there.wait(20)
+        try:
+            assert ownership.reclaim(Actor.REAPER, 3600.0) == []
+            bench.store.clock.advance(3601.0)
+            bench.beat("first")
+            bench.beat("second")
+            assert len(ownership.reclaim(Actor.REAPER, 3600.0)) == 1
+            assert ownership.snapshot()["forced_reclaims"] == 1
+            if point == "transition.before_commit":
+                assert other.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
+        finally:
+            go.set()
+        assert running.result(30) in (Outcome.DEFERRED, Outcome.RETRY)
+    if point == "transition.before_commit":
+        everything_once(bench)
+    else:  # the doubles do not fence: what it was about to do, it did; it settled nothing
+        assert {
+            r["state"] for r in bench.store.rows("SELECT state FROM effects ORDER BY id DESC LIMIT 1")
+        } == {"intended"}
 
 
 # --- TC-06 ------------------------------------------------------------------------------------------------------------
@@ -436,6 +481,57 @@ def test_tc11_the_table_is_the_seeds_and_making_it_again_changes_nothing(store: 
     before = [tuple(row) for row in store.rows("SELECT name, sql FROM sqlite_master ORDER BY name")]
     init_db(store.path, clock=store.clock, entropy=store.entropy)
     assert [tuple(row) for row in store.rows("SELECT name, sql FROM sqlite_master ORDER BY name")] == before
+
+
+# --- TC-12 ------------------------------------------------------------------------------------------------------------
+
+
+def test_tc12_the_queue_shows_ownership_beside_what_it_showed_before(desk: Desk, serve: Serve) -> None:
+    task = desk.file()
+    url = serve()
+    with (
+        desk.ownership.transition(task.id, Actor.FINALIZER),
+        desk.ownership.transition(task.id, Actor.REAPER),
+    ):
+        shown = json.loads(urlopen(f"{url}/queue", timeout=20).read())
+    block = shown["transition_lease"]
+    assert {"queued", "running", "held", "serial_gate", "merge_gate", "reaper"} <= set(shown)
+    assert block["enabled"] is True
+    [holder] = block["holders"]
+    assert (holder["task"], holder["owner"], holder["stage"]) == (task.work_item, "finalizer", "created")
+    assert holder["age_s"] >= 0
+    assert block["deferred"] == {"reaper": 1}
+    assert (block["stale_reclaims"], block["forced_reclaims"]) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["stale", "forced"])
+def test_tc12_a_reclaim_is_alerted_with_a_number_that_can_be_clicked(
+    bench: Bench, tmp_path: Path, kind: str
+) -> None:
+    task = bench.before_the_merge()
+    _, ownership = bench.process("second")
+    identity = {"start_ticks": 1} if kind == "stale" else {}
+    with held_by(bench, task, **identity):
+        bench.store.clock.advance(3601.0 if kind == "forced" else 0.0)
+        bench.beat("first")
+        bench.beat("second")
+        assert len(ownership.reclaim(Actor.REAPER, 3600.0)) == 1
+    redactor = Redactor(())
+    notifier = LogNotifier(tmp_path, bench.store.clock, redactor, get_logger("alerts"))
+    Outbox(
+        bench.database,
+        LocalTracker(tmp_path, bench.store.clock, redactor),
+        notifier,
+        base_url="https://orch.example",
+        interval_s=5.0,
+        entropy=bench.store.entropy,
+        telemetry=Telemetry(),
+    ).run_once()
+    [alert] = [each for each in notifier.alerts() if "lease" in str(each["text"])]
+    assert alert["work_item"] == task.work_item
+    assert alert["url"] == f"https://orch.example/board/{task.work_item}"
+    [lesson] = bench.store.rows("SELECT source, kind FROM lessons")
+    assert tuple(lesson) == ("auto", f"{kind}-reclaim")
 
 
 # --- TC-13 ------------------------------------------------------------------------------------------------------------

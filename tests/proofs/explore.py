@@ -66,9 +66,8 @@ def run_mutations(folder: Path) -> int:
     print("| without its guard | attack | scenario | schedules | found |\n|---|---|---|---:|---|")
     missed = 0
     for number, mutation in enumerate(MUTATIONS):
-        stage = Stage(mutation.where, folder / str(number), without=mutation.without)
         with MonkeyPatch.context() as patch:
-            mutation.apply(patch)
+            stage = mutation.stage(folder / str(number), patch)
             report = explore(stage, preemptions=stage.scenario.budget.preemptions, seconds=600)
         found = report.found.broken[0] if report.found else "**nothing**"
         missed += report.found is None

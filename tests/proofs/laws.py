@@ -238,6 +238,15 @@ def environments_go_forward(scene: Scene) -> Iterator[str]:
             yield "an undo rolls back another task's deploy"
 
 
+def newest_start_is_not_refused(scene: Scene) -> Iterator[str]:
+    """Law 5: a token that rises with the environment tells old from new; a target that compares it refuses the old."""
+    places = scene.outside.environments
+    for start in places.refused:
+        ran = [one.start.sequence for one in places.journal if one.start.environment == start.environment]
+        if start.sequence > max(ran, default=0):
+            yield "a target that compares tokens has refused the newest start"
+
+
 def settled_is_true(scene: Scene) -> Iterator[str]:
     """Law 4: what is settled as applied has taken place, and what is settled as revoked never will."""
     claims = {
@@ -298,6 +307,7 @@ STEP_LAWS: tuple[Law, ...] = (
     revoked_only_when_given_up,
     starts_are_intended_and_have_their_slot,
     environments_go_forward,
+    newest_start_is_not_refused,
     settled_is_true,
     done_runs,
     slots_go_with_the_stage,

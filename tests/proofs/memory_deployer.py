@@ -50,6 +50,8 @@ class Environments:
     starts: dict[Key, Record] = field(default_factory=dict)
     runs: dict[str, Sha | None] = field(default_factory=dict)
     journal: list[Ran] = field(default_factory=list)
+    refused: list[DeployStart] = field(default_factory=list)  # by a target that compares tokens
+    honours_token: bool = False
     unreachable: bool = False
 
 
@@ -141,6 +143,11 @@ class MemoryDeployer:
     def _take_effect(self, start: DeployStart) -> None:
         if self._record(start).exit is not None:
             return  # ended before it had done anything
+        if self.state.honours_token and int(start.token) < self._highest_token(start.environment):
+            self.state.refused.append(start)
+            ended = Exit(Ending.EXITED, 1, NEVER, "The token is old.")
+            self.state.starts[key_of(start)] = replace(self._record(start), exit=ended)
+            return
         before = self.state.runs.get(start.environment)
         restored = start.env.get("ORCH_PREVIOUS_SHA")
         after = start.sha if start.kind is DeployKind.DEPLOY else Sha(restored) if restored else None
@@ -148,6 +155,10 @@ class MemoryDeployer:
         self.state.journal.append(Ran(start, before, after))
         done = Exit(Ending.EXITED, 0, NEVER)
         self.state.starts[key_of(start)] = replace(self._record(start), exit=done)
+
+    def _highest_token(self, environment: str) -> int:
+        ran = [int(one.start.token) for one in self.state.journal if one.start.environment == environment]
+        return max(ran, default=0)
 
     def _exit_of(self, start: DeployStart) -> Exit | None:
         self._claim_of(start)

@@ -115,6 +115,7 @@ class Outside:
         there = self.environments
         places = copy.copy(there)
         places.starts, places.runs, places.journal = dict(there.starts), dict(there.runs), list(there.journal)
+        places.refused = list(there.refused)
         twin.forge, twin.environments = forge, places
         return twin
 

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pytest import MonkeyPatch
@@ -31,7 +32,9 @@ from orchestrator.rules.transitions import PROMOTE, StepKind, next_step
 from orchestrator.stage_engine import moves, serial_gate, signals
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.engine import StageEngine
+from orchestrator.stage_engine.plans import Plans
 from orchestrator.transition_lease import Ownership
+from tests.proofs import explorer
 from tests.proofs.interleaving import Budget
 from tests.proofs.memory_deployer import MemoryDeployer, Record, key_of
 from tests.proofs.memory_forge import MemoryForge
@@ -58,6 +61,16 @@ class Mutation:
     finds: str
     without: tuple[str, ...] = ()
     budget: Budget | None = None
+    early: bool = False  # the bug was there before the scenario begins
+
+    def stage(self, folder: Path, patch: MonkeyPatch) -> explorer.Stage:
+        """The scenario, with the bug in the code."""
+        if self.early:
+            self.apply(patch)
+        stage = explorer.Stage(self.where, folder, without=self.without)
+        if not self.early:
+            self.apply(patch)
+        return stage
 
     @property
     def where(self) -> Scenario:
@@ -384,6 +397,16 @@ def _two_starts_at_a_time(patch: MonkeyPatch) -> None:
     patch.setattr(sqlite, "statement", text)
 
 
+def _token_of_the_task(patch: MonkeyPatch) -> None:
+    """The target is shown the task's own epoch, which says nothing about other tasks'."""
+    real = Plans._start
+
+    def start(self: Plans, tx: Tx, at: Any, *rest: Any) -> Any:
+        return replace(real(self, tx, at, *rest), token=str(at.lease.epoch))
+
+    patch.setattr(Plans, "_start", start)
+
+
 def _fix_keeps_nothing_for_the_freeze(patch: MonkeyPatch) -> None:
     """What a rejected or cancelled fix gives back is free for whoever waits."""
     patch.setattr(slots, "free_all", lambda tx, repo, task_id: tx.execute("slots.free_all", task_id=task_id))
@@ -448,6 +471,14 @@ FIX_CANCELLED = "the fix: cancelled"
 AGAIN = "unhealthy: unfrozen and started again"
 
 MUTATIONS = (
+    Mutation(
+        "a task's epoch at the environment",
+        "H6",
+        _token_of_the_task,
+        "the fix: a target that compares tokens",
+        "refused the newest start",
+        early=True,
+    ),
     Mutation("give up without revoke", "H1", _not_applied_is_enough, CANCEL, GIVEN_UP, STILL),
     Mutation("revoke with the own token", "H1", _revoke_with_the_own_token, CANCEL, GIVEN_UP, STILL),
     Mutation(

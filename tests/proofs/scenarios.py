@@ -67,12 +67,15 @@ def standing_before(
     return make
 
 
-def broken_after_its_merge(*, sick: tuple[str, ...] = (), fix_before: str = "") -> Made:
+def broken_after_its_merge(
+    *, sick: tuple[str, ...] = (), fix_before: str = "", honours_token: bool = False
+) -> Made:  # fmt: skip
     """The first task's deploy was undone, the repository is frozen; the second is tested, and ``sick`` or not."""
 
     def make(folder: Path) -> Template:
         template = new_template(folder, count=2)
         template.outside.sick.add(("production", "SMP-1"))
+        template.outside.environments.honours_token = honours_token
         with installed(template) as app:
             app.drive(FIRST, Actor.MONITOR, looks=30)
         template.outside.sick |= {("production", item) for item in sick}
@@ -234,6 +237,11 @@ SCENARIOS = (
         "the fix: lent, delivered, closes what was broken", broken_after_its_merge(),
         (ActorSpec("person", 2, both(lend, drives(Actor.WEBHOOK, SECOND, looks=20))), MONITOR, RECONCILER),
         CONFIG, Budget(1),
+    ),
+    Scenario(
+        "the fix: a target that compares tokens",
+        broken_after_its_merge(fix_before=START_PRODUCTION.name, honours_token=True),
+        (ActorSpec("reconciler", 2, drives(Actor.RECONCILER, SECOND)), MONITOR), CONFIG, Budget(1, slow=1),
     ),
     Scenario(
         "the fix: on trial", broken_after_its_merge(fix_before=PRODUCTION_HEALTH),

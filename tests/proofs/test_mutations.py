@@ -15,8 +15,7 @@ pytestmark = pytest.mark.usefixtures("quietly")
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_the_bug_is_found(memory_folder: Path, monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
-    stage = Stage(mutation.where, memory_folder, without=mutation.without)
-    mutation.apply(monkeypatch)
+    stage = mutation.stage(memory_folder / "with", monkeypatch)
     budget = stage.scenario.budget
     report = explore(stage, preemptions=budget.preemptions, seconds=110, schedules=SCHEDULES)
     assert report.found is not None
@@ -27,7 +26,7 @@ def test_the_bug_is_found(memory_folder: Path, monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.undo()
     try:
-        unharmed = stage.run(report.found.choices, explain=True)
+        unharmed = Stage(mutation.where, memory_folder / "without").run(report.found.choices, explain=True)
     except Diverged:
         return  # without the bug the run cannot even go that way
     assert unharmed.broken == []

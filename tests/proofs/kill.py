@@ -127,7 +127,7 @@ def _end(chance: random.Random) -> tuple[Policy, float | None]:
     """A seeded point, anywhere, or the end of one of its programs; where that is not reached, a later point of all."""
     what = chance.random()
     soon = Nth(int(chance.triangular(10, 220, 50)), Kill())
-    later = Nth(int(chance.triangular(50, 700, 200)), Kill())
+    later = Nth(int(chance.triangular(30, 400, 100)), Kill())
     if what < 0.4:
         return First(At(chance.choice(NAMED), Kill(), _few(chance)), later), None
     if what < 0.6:

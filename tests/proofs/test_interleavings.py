@@ -8,7 +8,7 @@ from tests.proofs.explorer import Stage, explore
 from tests.proofs.play import Scenario
 from tests.proofs.scenarios import SCENARIOS
 
-SHORT = 20  # schedules of a scenario; the long form takes them all
+SHORT = 14  # schedules of a scenario; the long form takes them all
 
 pytestmark = pytest.mark.usefixtures("quietly")
 

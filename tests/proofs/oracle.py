@@ -9,6 +9,7 @@ Each finding begins with the name of what it breaks.
 """
 
 import json
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ AFTER_MERGE = ("deploy", "done")
 IN_STAGING = ("deploy-staging", "deploy")
 ENDED = ("done", "cancelled")
 MAIN = "refs/heads/main"
+EXPECTED = {"DatabaseError", "AuthorityUnreachable", "OutsideError", "GitError", "RefsRefused", "LostRace"}
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ def at_the_end(world: World) -> list[str]:
         *_images(seen),
         *_messages(seen),
         *_pull_requests(seen),
+        *_faults(seen),
     ]
 
 
@@ -309,6 +312,15 @@ def _pull_requests(seen: Seen) -> Iterator[str]:
         ours = [r for r in records if r["branch"] == task["branch"]]
         if sum(not r["closed"] for r in ours) > 1:
             yield f"pull-request: {item} has more than one that is open"
+
+
+def _faults(seen: Seen) -> Iterator[str]:
+    """What law 9 has kept from stopping the queue, and is a mistake of ours all the same."""
+    log = seen.world.root / "lives.log"
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+        found = re.search(r'safe default returned .*reason="?(\w+)', line)
+        if found is not None and found[1] not in EXPECTED:
+            yield f"fault: {line}"
 
 
 def _key(effect: sqlite3.Row) -> tuple[str, str, int]:

@@ -89,9 +89,8 @@ class BareSql:
         """Two commits; False once the queue is empty."""
         sql, run = self._sql, self._connection.execute
         run("BEGIN IMMEDIATE")
-        row = run(
-            sql["jobs.claim_next_job"], {"boot_id": BOOT, "agents_allowed": True, "checks_allowed": True}
-        ).fetchone()
+        wanted = {"boot_id": BOOT, "agents_allowed": True, "checks_allowed": True, "repos": None}
+        row = run(sql["jobs.claim_next_job"], wanted).fetchone()
         run("COMMIT")
         if row is None:
             return False

@@ -12,10 +12,13 @@ from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.ownership.term import Term
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.transition_lease import Ownership
+
+TERM_S = 24 * 3600.0  # nobody renews it: longer than any measurement
 
 
 class Product:
@@ -25,13 +28,15 @@ class Product:
         clock, entropy, processes = SystemClock(), SystemEntropy(), SystemProcesses()
         self._boot_id = BootId(entropy.token())
         self._database = SqliteDatabase(path, clock=clock)
+        term = Term(clock, TERM_S)
+        term.renew(clock.boottime())
         self._ownership = Ownership(
             self._database,
             boot_id=self._boot_id,
             processes=processes,
             clock=clock,
             liveness=FinalizerLiveness(),
-            process_ttl_s=60,
+            term=term,
         )
         self._serial = count()
         with self._database.write() as tx:

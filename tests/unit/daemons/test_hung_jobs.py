@@ -15,7 +15,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.runtime.wakeups import Wakeups
-from tests.fixtures_db import Store
+from tests.fixtures_db import REPO, Store
 from tests.waiting import wait_until
 
 ME, BACKSTOP_S, GRACE_S = BootId("me"), 3600.0, 120.0
@@ -58,7 +58,7 @@ def test_the_only_place_for_checks_is_freed(store: Store, checks: HangingChecks)
     worker = QueueWorker(
         store.database, cast(Any, engine), cast(Any, Nobody()), cast(Any, Nobody()), cast(Any, checks),
         cast(Any, Nobody()), boot_id=ME, max_agents=1, max_checks=1, interval_s=1.0, clock=store.clock,
-        wakeups=wakeups, telemetry=Telemetry(),
+        wakeups=wakeups, telemetry=Telemetry(), open_repositories=lambda: frozenset({REPO}),
     )  # fmt: skip
     reaper = JobReaper(
         store.database, cast(Any, Nobody()), cast(Any, Nobody()), worker, boot_id=ME, processes=SystemProcesses(),

@@ -106,17 +106,6 @@ def test_the_restart_ends_no_agent(self_site: Make) -> None:
     assert [run["role"] for run in site.line.agents(other)].count("analyst") == 1
 
 
-def test_a_version_that_crashes_again_and_again_is_undone(self_site: Make) -> None:
-    """It comes up, recovers, and dies before it has stayed for as long as its environment asks: that is no report."""
-    site = self_site(report_s=6.0, stable_s=5.0)
-    site.line.agent({"role": "developer", "write": {"src/FLAKY": "", "src/app.py": "ONE = 2\n"}})
-    item = site.file()
-    site.start()
-    undone(site, item)
-    assert not (folder(site, item) / REPORTED_FILE).exists()
-    assert len([serve for serve in site.serves() if serve["release"] == site.line.main]) > 1
-
-
 @pytest.mark.parametrize("point", ["deploy_init.intended", "deploy_init.before_act", "deploy_init.after_act"])
 def test_killed_in_phase_a_it_is_started_once_and_ends(self_site: Make, point: str) -> None:
     site = self_site()

@@ -88,7 +88,9 @@ def test_configuration_broken_while_the_slots_are_held_frees_them(pipeline: Buil
     assert task.stage is Stage.TESTING
     assert line.slots() == []
     line.push_to_main({".orchestrator.toml": good})
-    line.app.operations.retry(item, person="Ann")  # refused where the freed slots have had it looked at again
+    said = line.outcome(line.app.operations.retry(item, person="Ann"))
+    # Either this has it go on, or the slots that were freed have had it looked at again before.
+    assert said in ("applied", "refused: the task does not wait for a decision")
     line.done(item)
 
 

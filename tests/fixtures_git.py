@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
-from orchestrator.domain.task import Candidate
+from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
 from orchestrator.rules.trailers import candidate_message
@@ -99,6 +99,11 @@ class House:
         sha = self.person.commit(message, files)
         self.person.git("push", "-q", str(self.forge.path), "HEAD:main")
         return sha
+
+
+def as_it_is(candidate: Candidate) -> Landed:
+    """A candidate on main as the commit that it is."""
+    return Landed(candidate, candidate.sha, candidate.tree)
 
 
 def person_at(folder: Path, files: dict[str, str]) -> Hand:

@@ -29,7 +29,7 @@ from orchestrator.domain.ids import BootId, Digest, Sha, TaskId
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor, Scope
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Task
+from orchestrator.domain.task import Candidate, Landed, Task
 from orchestrator.effects.ledger import Ledger
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.ownership.term import Term
@@ -40,7 +40,7 @@ from orchestrator.stage_engine.situation import Configs, Tools
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import REPO, Store
 
-BASE, HEAD, M = Sha("b" * 40), Sha("a" * 40), Sha("c" * 40)
+BASE, HEAD, M, TREE = Sha("b" * 40), Sha("a" * 40), Sha("c" * 40), Sha("e" * 40)
 DIGEST = Digest("sha256:" + "d" * 64)
 TTL_S = 30.0
 CONFIG = b"""default_branch = "main"
@@ -84,12 +84,13 @@ class Outside:
     calls: Counter[str] = field(default_factory=Counter)
     readable: bool = True
     default_branch: str = "main"
+    shown: dict[str, object] = field(default_factory=dict)  # of the merge, other than what was asked for
 
     def tip(self, branch: str) -> Sha:
         return self.main if branch == self.default_branch else HEAD
 
-    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
-        return next((each for each in candidates if each.sha == self.main), None)
+    def landed(self, candidates: Sequence[Candidate]) -> Landed | None:
+        return next((Landed(each, each.sha, each.tree) for each in candidates if each.sha == self.main), None)
 
     def read(self, commit: Sha, path: str, limit: int) -> bytes:
         return CONFIG
@@ -180,7 +181,7 @@ class Bench:
         )
         passing = points or Points()
         facts: dict[EffectName, Mapping[str, object]] = {
-            EffectName.MERGE_PR: {"merged": M, "tree": "t", "round": 1, "main": M},
+            EffectName.MERGE_PR: {"merged": M, "tree": TREE, "round": 1, "main": M, **self.outside.shown},
             EffectName.IMAGE: {"digest": DIGEST},
             EffectName.DEPLOY_INIT: {"environment": "production", "sha": M, "generation": 1},
         }
@@ -222,9 +223,7 @@ class Bench:
                 tx, task.id, Stage.TESTING, Stage.DEPLOY_STAGING, epoch=task.epoch
             )
             task = tasks.get(tx, task.id)
-            evidence.add_candidate(
-                tx, Candidate(task.id, task.round, M, Sha("e" * 40), BASE, HEAD, "n", 900, "f")
-            )
+            evidence.add_candidate(tx, Candidate(task.id, task.round, M, TREE, BASE, HEAD, "n", 900, "f"))
             detail: Mapping[str, object] = {"percent": 80.0}
             evidence.record_check(tx, task, evidence.CheckResult(JobKind.CANDIDATE_CI, M, True, detail))
             for step in STAGE_STEPS[Stage.DEPLOY_STAGING]:

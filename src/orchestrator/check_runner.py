@@ -16,7 +16,7 @@ from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.health import Health
 from orchestrator.deploy.records import Claimant
 from orchestrator.domain.effect import EffectName, Intent
-from orchestrator.domain.errors import ConfigError, MeasurementFailed, OutsideError
+from orchestrator.domain.errors import ConfigError, InvariantError, MeasurementFailed, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind
 from orchestrator.domain.task import Task
@@ -129,7 +129,10 @@ class CheckRunner:
         if environment is None:
             raise OutsideError(f"{task.repo} has no such environment any more.")
         with self._database.read() as tx:
-            sha = evidence.candidates(tx, task.id)[-1].sha
+            candidate = evidence.candidate_of(tx, task.id)
+            if candidate is None:
+                raise InvariantError(f"{task.work_item} has no candidate to be watched")
+            sha = candidate.sha
             started = _own_start(effects.last_start(tx, environment.name), task, sha)
         if started is not None:
             failure = self._command_failure(started, environment, stop) or self._undone(started)

@@ -18,7 +18,7 @@ from orchestrator.agents.runs import RunHandle, Runs
 from orchestrator.db import evidence, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
-from orchestrator.domain.ids import RunId, Sha, TaskId
+from orchestrator.domain.ids import RunId, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Role
 from orchestrator.domain.task import Task
@@ -226,9 +226,8 @@ class Launcher:
 
     def _brief(self, job: Job, task: Task, role: Role, settings: AgentConfig, config: RepoConfig) -> Brief:
         with self._database.read() as tx:
-            candidates = evidence.candidates(tx, task.id)
+            candidate = evidence.candidate_of(tx, task.id) if job.kind is JobKind.DEPLOYER else None
             task = tasks.get(tx, task.id)
-        candidate: Sha | None = candidates[-1].sha if candidates and job.kind is JobKind.DEPLOYER else None
         return Brief(
             work_item=task.work_item,
             role=role,
@@ -244,7 +243,7 @@ class Launcher:
             base_sha=task.base_sha,
             head_sha=task.head_sha,
             gated_sha=task.gated_sha,
-            candidate_sha=candidate,
+            candidate_sha=candidate.sha if candidate is not None else None,
             staging_url=config.staging.probe.url if config.staging is not None else None,
             notes=job.brief,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged, OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
-from orchestrator.domain.task import Candidate
+from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.forge import PullRequest
 from orchestrator.forges.local_fence import REVOKED, Fence, fence_of
 from orchestrator.rules.trailers import NONCE, trailers
@@ -65,12 +65,13 @@ class MemoryForge:
 
         return self._wire.ask("forge.prepared", look)
 
-    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
-        def look() -> Candidate | None:
+    def landed(self, candidates: Sequence[Candidate]) -> Landed | None:
+        def look() -> Landed | None:
             main = self._heads().get(self.default_branch)
             if main is None:
                 raise AuthorityUnreachable("There is no branch main.")
-            return next((one for one in candidates if is_on(self.state.objects, main, one)), None)
+            found = (landing(self.state.objects, main, one) for one in reversed(candidates))
+            return next((one for one in found if one is not None), None)
 
         return self._wire.ask("forge.landed", look)
 
@@ -224,13 +225,10 @@ class MemoryForge:
         return self.state
 
 
-def is_on(objects: Objects, main: Sha, candidate: Candidate) -> bool:
-    """Whether a candidate is on main: as an ancestor, or by its nonce in the line of first parents."""
-    if candidate.sha in objects.ancestors(main):
-        return True
+def landing(objects: Objects, main: Sha, candidate: Candidate) -> Landed | None:
+    """The commit of main's line that brought a candidate there: itself, by its nonce, or as an ancestor."""
     behind = objects.ancestors(candidate.base_sha) if candidate.base_sha in objects.commits else frozenset()
-    return any(
-        trailers(commit.message).get(NONCE) == candidate.nonce
-        for commit in objects.first_parents(main)
-        if commit.sha not in behind
-    )
+    line = [commit for commit in reversed(objects.first_parents(main)) if commit.sha not in behind]
+    told = [c for c in line if c.sha == candidate.sha or trailers(c.message).get(NONCE) == candidate.nonce]
+    brought = [commit for commit in line if candidate.sha in objects.ancestors(commit.sha)]
+    return next((Landed(candidate, commit.sha, commit.tree) for commit in told or brought), None)

@@ -194,7 +194,7 @@ class QueueWorker:
     def _work(self, job: Job, task: Task, stop: threading.Event) -> None:
         try:
             with self._database.read() as tx:
-                judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+                judged_by = judging_commit(task, evidence.candidate_of(tx, task.id))
             if judged_by is None:
                 raise OutsideError(f"{task.work_item} has no branch yet.")
             config = self._configs.of(task.repo, judged_by)

@@ -101,6 +101,12 @@ def candidates(tx: Tx, task_id: TaskId) -> list[Candidate]:
     return [_candidate(row) for row in tx.all("evidence.candidates", task_id=task_id)]
 
 
+def candidate_of(tx: Tx, task_id: TaskId) -> Candidate | None:
+    """The task's M: the one that was merged; before that its newest. None where it never had one."""
+    row = tx.one("evidence.candidate_of", task_id=task_id)
+    return _candidate(row) if row else None
+
+
 def task_of_candidate(tx: Tx, sha: Sha) -> TaskId | None:
     """The task whose candidate a commit is."""
     row = tx.one("evidence.task_of_candidate", sha=sha)

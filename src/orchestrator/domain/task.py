@@ -76,6 +76,16 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Landed:
+    """A candidate that is on main, and the commit of main's own line that brought it there: M itself, or another's
+    merge of it, whose tree need not be the tested one (DESIGN §3)."""
+
+    candidate: Candidate
+    sha: Sha
+    tree: Sha
+
+
+@dataclass(frozen=True, slots=True)
 class Signal:
     """A person's word, bound to what was on show when it was given (law 7)."""
 

@@ -34,7 +34,9 @@ class MergeEffect:
             return Unknown(str(error))
         if landed is None:
             return NotApplied({"main": tip})
-        return Applied({"merged": landed.sha, "tree": landed.tree, "round": landed.round, "main": tip})
+        merged = landed.candidate
+        fact = {"merged": merged.sha, "round": merged.round, "commit": landed.sha, "tree": landed.tree}
+        return Applied({**fact, "main": tip})
 
     def act(self, intent: Intent) -> None:
         """Merge, carrying M, its first parent, its fence and our mark."""
@@ -66,3 +68,19 @@ class MergeEffect:
         with under_mark(self._marks, repo) as held:
             forge = self._places.of(repo).forge
             forge.revoke_merge(judged.candidate(intent), f"revoked-{intent.token}", held=held)
+
+
+def why_not_as_tested(intent: Intent, fact: Mapping[str, object]) -> str | None:
+    """What is wrong with what main shows of a merge, measured by what was judged; None where it is exactly that.
+
+    A merge commit of the forge's own is as good as M while its tree is M's; an earlier candidate never is: what was
+    tested last is another one (DESIGN §3).
+    """
+    candidate = judged.candidate(intent)
+    if fact["merged"] != candidate.sha:
+        return (
+            f"main has {fact['merged']}, an earlier candidate, and not {candidate.sha}, which was tested last"
+        )
+    if fact.get("tree", candidate.tree) != candidate.tree:
+        return f"the tree that main has since {fact.get('commit')} is not that of {candidate.sha}, which was tested"
+    return None

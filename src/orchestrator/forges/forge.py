@@ -14,7 +14,7 @@ from typing import Protocol
 
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
-from orchestrator.domain.task import Candidate
+from orchestrator.domain.task import Candidate, Landed
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,11 @@ class Forge(Protocol):
         """
         ...
 
-    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
-        """The one of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor."""
+    def landed(self, candidates: Sequence[Candidate]) -> Landed | None:
+        """The last of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor.
+
+        With it the first-parent commit that brought it there, and that commit's tree.
+        """
         ...
 
     def revoke_merge(self, candidate: Candidate, token: str, *, held: InstallationMark | None = None) -> None:

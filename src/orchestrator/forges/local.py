@@ -15,14 +15,13 @@ from pathlib import Path
 from orchestrator.domain.errors import AuthorityUnreachable, GitError, InstallationChanged, OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
-from orchestrator.domain.task import Candidate
+from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges import local_traces
 from orchestrator.forges.forge import PullRequest
 from orchestrator.forges.local_fence import REVOKED, Fence, fence_of, fence_ref, parse_fence
 from orchestrator.forges.local_mark import MARK, mark_blob, parse_mark
 from orchestrator.forges.local_pulls import LocalPulls, PullRecord
 from orchestrator.forges.local_traces import CANDIDATES
-from orchestrator.rules.trailers import NONCE, trailers
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.git import Git, git_error
@@ -213,15 +212,15 @@ class LocalForge:
             RefChange(HEADS + self.default_branch, candidate.base_sha, candidate.sha),
         )
 
-    def landed(self, candidates: Sequence[Candidate]) -> Candidate | None:
-        """The one of these that is on main: its nonce stands in a first-parent commit of main, or it is an ancestor."""
+    def landed(self, candidates: Sequence[Candidate]) -> Landed | None:
+        """The last of these that is on main: by its nonce in a first-parent commit of main, or as an ancestor."""
         with self._asking():
             main = self._refs.read(HEADS + self.default_branch)
             if main is None and candidates:
                 raise GitError(f"There is no branch {self.default_branch}.", hint="Was it removed by hand?")
-            for candidate in candidates:
-                if main and (self.contains(main, candidate.sha) or self._shows_nonce(main, candidate)):
-                    return candidate
+            for candidate in reversed(candidates):
+                if main and (landed := local_traces.landing(self._git, self.path, main, candidate)):
+                    return landed
         return None
 
     def revoke_merge(self, candidate: Candidate, token: str, *, held: InstallationMark | None = None) -> None:
@@ -276,11 +275,6 @@ class LocalForge:
             raise OutsideError(
                 f"{candidate.sha} is not the merge of {candidate.head_sha} into {candidate.base_sha}."
             )
-
-    def _shows_nonce(self, main: Sha, candidate: Candidate) -> bool:
-        since = [candidate.base_sha] if self._has(candidate.base_sha) else []
-        told = local_traces.messages(self._git, self.path, main, since)
-        return any(trailers(message).get(NONCE) == candidate.nonce for message in told)
 
     def _has(self, sha: Sha) -> bool:
         found = self._git.run(["cat-file", "-e", f"{sha}^{{commit}}"], git_dir=self.path, check=False)

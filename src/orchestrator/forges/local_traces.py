@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha, TaskId, WorkItem
 from orchestrator.domain.installation import SeenCandidate
+from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.local_fence import fence_ref, parse_fence
 from orchestrator.rules.trailers import INSTALLATION, NONCE, SEQUENCE, TASK, trailers
 from orchestrator.runtime.git import Git
@@ -25,9 +26,18 @@ _PLAIN_LOG = (
 )
 
 
-def messages(git: Git, git_dir: Path, main: Sha, known: Iterable[Sha]) -> list[str]:
-    """The messages of main's first-parent commits that no commit in ``known`` contains, newest first."""
-    return [message for _, message in _log(git, git_dir, "%B", main, known)]
+def landing(git: Git, git_dir: Path, main: Sha, candidate: Candidate) -> Landed | None:
+    """The oldest commit of main's first-parent line that is the candidate, says its nonce, or contains it."""
+    line = [
+        (Sha(sha), Sha(tree), message)
+        for head, message in reversed(_log(git, git_dir, "%H %T%n%B", main, [candidate.base_sha]))
+        for sha, tree in [head.split()]
+    ]
+    for sha, tree, message in line:
+        if sha == candidate.sha or trailers(message).get(NONCE) == candidate.nonce:
+            return Landed(candidate, sha, tree)
+    behind = _descendants(git, git_dir, candidate.sha, main) if line else frozenset()
+    return next((Landed(candidate, sha, tree) for sha, tree, _ in line if sha in behind), None)
 
 
 def merged(git: Git, git_dir: Path, main: Sha, known: Iterable[Sha]) -> list[SeenCandidate]:
@@ -74,6 +84,14 @@ def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId]) -> int:
     return highest
 
 
+def _descendants(git: Git, git_dir: Path, sha: Sha, of: Sha) -> frozenset[str]:
+    """The commits between one and a later one that contain it; none where it is not here."""
+    there = git.run(["cat-file", "-e", f"{sha}^{{commit}}"], git_dir=git_dir, check=False)
+    if there.returncode != 0:
+        return frozenset()
+    return frozenset(git.text(["rev-list", "--ancestry-path", f"{sha}..{of}", "--"], git_dir=git_dir).split())
+
+
 def _log(
     git: Git, git_dir: Path, form: str, main: Sha, known: Iterable[Sha], *, merges: bool = False
 ) -> list[tuple[str, str]]:
@@ -81,8 +99,6 @@ def _log(
     bounds = [f"^{sha}" for sha in known]
     args = [*_PLAIN_LOG, "--ignore-missing", *(["--merges"] if merges else []), f"--format={form}"]
     told = git.run([*args, main, *bounds, "--"], git_dir=git_dir).stdout.decode("utf-8", "replace")
-    if form == "%B":
-        return [("", message) for message in told.split("\0")]
     split = (entry.partition("\n") for entry in told.split("\0") if entry)
     return [(head, message) for head, _, message in split]
 

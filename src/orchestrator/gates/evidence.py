@@ -11,7 +11,7 @@ from orchestrator.domain.gate import Finding
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage, Track
-from orchestrator.domain.task import Candidate, Task
+from orchestrator.domain.task import Candidate, Landed, Task
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.work_items.documents import MAX_DOCUMENTS, MAX_FOLDER_BYTES, folder
 from orchestrator.workspace.clone import Clone
@@ -33,6 +33,7 @@ class Evidence:
     steps: Mapping[str, Mapping[str, object]]
     own_commits: frozenset[Sha]
     kept: ledger.KeptDocument | None  # 14-staging-log of this round
+    landed: Landed | None = None  # the candidate, as the forge shows it on main; asked for in *deploy*
     secrets: tuple[str, ...] = ()  # of this installation: looked for in every diff
 
     @property
@@ -91,8 +92,6 @@ def gather(
     tx: Tx, task: Task, *, config: RepoConfig | None, clone: Clone, secrets: tuple[str, ...] = ()
 ) -> Evidence:
     """Read what the ledger holds about a task."""
-    candidates = ledger.candidates(tx, task.id)
-    newest = candidates[-1] if candidates else None
     in_round = task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY)
     checks = {kind: found for kind in JobKind if (found := ledger.check_result(tx, task, kind)) is not None}
     return Evidence(
@@ -102,7 +101,7 @@ def gather(
         unmet=tuple(tasks.unmet_dependencies(tx, task.id)),
         freeze=slots.frozen(tx, task.repo),
         baseline=slots.baseline(tx, task.repo),
-        candidate=newest if in_round else None,
+        candidate=ledger.candidate_of(tx, task.id) if in_round else None,
         checks=checks,
         steps=ledger.steps_of_round(tx, task),
         own_commits=ledger.own_commits(tx, task.id),

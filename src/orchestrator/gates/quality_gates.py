@@ -121,7 +121,10 @@ def check_staging_log(evidence: Evidence) -> GateResult:
 
 
 def check_production(evidence: Evidence) -> GateResult:
-    """Production runs M, or a descendant on main, and is stable."""
+    """M is on main; production runs it, or a descendant on main, and is stable."""
+    if evidence.candidate is not None and evidence.landed is None:
+        sha = evidence.candidate.sha
+        return failed(f"Main does not contain {sha}, which was merged.", candidate=sha)
     if evidence.config is not None and evidence.config.production is None:
         return passed("no production is configured")
     return _health(evidence, JobKind.PRODUCTION_HEALTH)

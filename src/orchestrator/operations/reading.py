@@ -216,7 +216,7 @@ class Reading:
         if task.stage.terminal:
             return "nothing"
         try:
-            judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+            judged_by = judging_commit(task, evidence.candidate_of(tx, task.id))
             config = self._configs.of(task.repo, judged_by) if judged_by else None
         except OperatorError:
             config = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.db import effects, events, leases, slots, tasks
+from orchestrator.db import effects, events, evidence, leases, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.records import Claimant
@@ -16,6 +16,7 @@ from orchestrator.domain.task import Hold
 from orchestrator.effects import judged
 from orchestrator.effects.deploy import prepared_undo, start_of
 from orchestrator.effects.ledger import Open, Proof
+from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.gates.coverage_gate import measured_percent
 from orchestrator.rules.transitions import (
     CALL_OFF_UNDO,
@@ -182,11 +183,20 @@ class Acts:
         return self._moves.mark(at, step, dict(proof.fact), proofs=[proof], also=also)
 
     def _merged(self, at: Situation, proof: Proof) -> Outcome:
-        """One commit settles merge_pr, writes the ratchet, frees staging and sets stage *deploy*."""
+        """One commit settles merge_pr, writes the ratchet, frees staging and sets stage *deploy*.
+
+        Where main shows anything but what was tested the same commit freezes the repository and calls a person:
+        nothing is started, and the ratchet is that of the round whose candidate landed, or none.
+        """
         merged = Sha(str(proof.fact["merged"]))
+        objection = why_not_as_tested(proof.intent, proof.fact)
 
         def ratchet(tx: Tx) -> None:
-            percent = measured_percent(candidate_check(tx, at))
+            landed = next((one for one in evidence.candidates(tx, at.task.id) if one.sha == merged), None)
+            if landed is None or proof.fact.get("tree", landed.tree) != landed.tree:
+                return
+            check = candidate_check(tx, at, landed)
+            percent = measured_percent(check) if check is not None and check.passed else None
             if percent is None:
                 return
             written = effects.intend(
@@ -203,9 +213,28 @@ class Acts:
             fact = {"baseline": base.percent if base else None, "measured": percent}
             self._tools.ledger.settle(tx, at.lease, at.task, Proof(written, EffectState.APPLIED, fact))
 
-        return self._moves.move(
-            at, Stage.DEPLOY, EdgeKind.ADVANCE, reason=f"merged as {merged}", proofs=[proof], before=ratchet
+        if objection is None:
+            reason = f"merged as {merged}"
+            return self._moves.move(
+                at, Stage.DEPLOY, EdgeKind.ADVANCE, reason=reason, proofs=[proof], before=ratchet
+            )
+
+        def freeze(tx: Tx) -> None:
+            ratchet(tx)
+            serial_gate.freeze(tx, at.task, at.lease.owner, objection)
+            serial_gate.keep_for_the_freeze(tx, at.task)
+
+        why = f"merged, but not as tested; nothing is deployed, and the repository is frozen: {objection}"
+        self._moves.move(
+            at,
+            Stage.DEPLOY,
+            EdgeKind.ADVANCE,
+            reason=why,
+            proofs=[proof],
+            before=freeze,
+            hold=(Hold.ESCALATED, why),
         )
+        return Outcome.HELD
 
     def _undone(self, at: Situation, proof: Proof) -> Outcome:
         """The commit that settles the undo gives the merge slot to the freeze and calls a person."""

@@ -14,6 +14,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.rules.transitions import CHECK_PRODUCTION, PROMOTE, START_PRODUCTION, StepKind
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.plans import candidate_of
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
 LOOKED_AT = "closing"  # begins the mark that says after which fix the gate was judged again
@@ -48,7 +49,7 @@ class Closing:
     ) -> Outcome:
         """Have the gate judged anew on what production runs now; nothing of the task itself is started any more."""
         with self._tools.database.read() as tx:
-            merged = evidence.candidates(tx, at.task.id)[-1].sha
+            merged = candidate_of(tx, at).sha
 
         def also(tx: Tx) -> None:
             if answered is not None:

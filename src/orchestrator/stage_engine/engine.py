@@ -195,7 +195,7 @@ class StageEngine:
             leases.check(tx, lease)
             task = tasks.get(tx, lease.task_id)
             passed = evidence.steps_of_round(tx, task)
-            judged_by = judging_commit(task, evidence.candidates(tx, task.id))
+            judged_by = judging_commit(task, evidence.candidate_of(tx, task.id))
             unsettled = tuple(effects.unsettled(tx, task.id))
             active = jobs.active_of_task(tx, task.id)
             failing = failures.of_task(tx, task.id) is not None

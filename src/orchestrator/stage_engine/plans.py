@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from orchestrator.db import effects, evidence
 from orchestrator.db.database import Tx
-from orchestrator.domain.effect import EffectName, Intent
+from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.ids import Digest, Sha
 from orchestrator.domain.job import JobKind
+from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate
 from orchestrator.effects import judged
 from orchestrator.effects.deploy import CONDITIONAL_UNDO, PreparedUndo, prepared_undo
@@ -81,7 +82,7 @@ class Plans:
         return Plan(EffectName.PUSH, f"{branch}:{tip or 'absent'}..{head}", self._token(), carried)
 
     def _push_candidate(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
-        candidate = newest_candidate(tx, at)
+        candidate = candidate_of(tx, at)
         carried: dict[str, object] = {
             "repo": at.task.repo,
             "branch": branch_of(at),
@@ -100,7 +101,7 @@ class Plans:
         return Plan(EffectName.OPEN_PR, branch_of(at), self._token(), carried)
 
     def _image(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
-        candidate = newest_candidate(tx, at)
+        candidate = candidate_of(tx, at)
         config = at.settings.image
         carried: dict[str, object] = {
             "repo": at.task.repo,
@@ -111,15 +112,13 @@ class Plans:
 
     def _promote(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
         config = at.settings.image
-        known = (
-            effects.applied(tx, at.task.id, EffectName.IMAGE) is not None
-        )  # not where a restore has lost it
+        known = _image_of(tx, at) is not None  # not where a restore has lost it
         if not known or (config is not None and config.rebuild):
-            return replace(self._image(tx, at, tip), key=f"production:{newest_candidate(tx, at).sha}")
+            return replace(self._image(tx, at, tip), key=f"production:{candidate_of(tx, at).sha}")
         digest = _digest(tx, at)
         carried: dict[str, object] = {
             "repo": at.task.repo,
-            "sha": newest_candidate(tx, at).sha,
+            "sha": candidate_of(tx, at).sha,
             "promote": digest,
         }
         return Plan(EffectName.IMAGE, f"production:{digest}", self._token(), carried)
@@ -180,7 +179,7 @@ class Plans:
     def _start(
         self, tx: Tx, at: Situation, name: EffectName, environment: EnvironmentConfig, argv: tuple[str, ...]
     ) -> Plan:
-        candidate = newest_candidate(tx, at)
+        candidate = candidate_of(tx, at)
         ran = _running(tx, environment.name)
         drawn = effects.draw_generation(tx, environment.name, candidate.sha)
         if drawn is None:
@@ -205,8 +204,8 @@ class Plans:
         return Plan(name, f"{environment.name}:{candidate.sha}:{generation}", str(token), carried)
 
     def _merge(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
-        candidate = newest_candidate(tx, at)
-        check = candidate_check(tx, at)
+        candidate = candidate_of(tx, at)
+        check = candidate_check(tx, at, candidate)
         carried: dict[str, object] = {
             "repo": at.task.repo,
             "branch": branch_of(at),
@@ -248,21 +247,30 @@ def branch_of(at: Situation) -> str:
     return at.task.branch
 
 
-def newest_candidate(tx: Tx, at: Situation) -> Candidate:
-    """The task's M."""
-    found = evidence.candidates(tx, at.task.id)
-    if not found:
+def candidate_of(tx: Tx, at: Situation) -> Candidate:
+    """The task's M: what was merged, or is to be."""
+    found = evidence.candidate_of(tx, at.task.id)
+    if found is None:
         raise InvariantError(f"{at.task.work_item} has no candidate")
-    return found[-1]
+    return found
 
 
-def candidate_check(tx: Tx, at: Situation) -> evidence.CheckResult | None:
-    """How our own checks on M ended."""
-    return evidence.check_result(tx, at.task, JobKind.CANDIDATE_CI)
+def candidate_check(tx: Tx, at: Situation, candidate: Candidate) -> evidence.CheckResult | None:
+    """How our own checks on a candidate ended, in the round that it was built in."""
+    built_in = replace(at.task, stage=Stage.DEPLOY_STAGING, round=candidate.round)
+    check = evidence.check_result(tx, built_in, JobKind.CANDIDATE_CI)
+    return check if check is not None and check.sha == candidate.sha else None
+
+
+def _image_of(tx: Tx, at: Situation) -> Intent | None:
+    """The newest image of the task's M: what an earlier candidate was built into is another tree's."""
+    sha = candidate_of(tx, at).sha
+    built = (e for e in reversed(effects.of_task(tx, at.task.id)) if e.name is EffectName.IMAGE)
+    return next((e for e in built if e.state is EffectState.APPLIED and e.judged.get("sha") == sha), None)
 
 
 def _digest(tx: Tx, at: Situation) -> str:
-    built = effects.applied(tx, at.task.id, EffectName.IMAGE)
+    built = _image_of(tx, at)
     if built is None or built.fact is None:
         raise InvariantError(f"{at.task.work_item} has no image")
     return str(built.fact["digest"])

@@ -13,7 +13,7 @@ from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Hold, Task
+from orchestrator.domain.task import Candidate, Hold, Landed, Task
 from orchestrator.effects import judged
 from orchestrator.effects.ledger import Proof
 from orchestrator.rules.transitions import PROMOTE, START_PRODUCTION, EdgeKind
@@ -34,14 +34,15 @@ class Restored:
         with self._tools.database.read() as tx:
             candidates = evidence.candidates(tx, at.task.id)
             merged = effects.applied(tx, at.task.id, EffectName.MERGE_PR)
-        landed = at.place.forge.landed(candidates) if candidates else None
-        if landed is None:
+        shown = at.place.forge.landed(candidates) if candidates else None
+        if shown is None:
             self._moves.hold(at, Hold.ESCALATED, reason, also=answered)
             return Outcome.MOVED  # what else was said is answered next
+        landed = shown.candidate
         started = self._started(at, landed)
         why = f"its merge {landed.sha[:12]} is on main; {_production(started)}. {reason}"
         if merged is None:
-            return self._merged(at, landed, started, why, answered)
+            return self._merged(at, shown, started, why, answered)
 
         def also(tx: Tx) -> None:
             answered(tx)
@@ -53,11 +54,13 @@ class Restored:
     def _merged(
         self,
         at: Situation,
-        landed: Candidate,
+        shown: Landed,
         started: Intent | None,
         why: str,
         answered: Callable[[Tx], None],
     ) -> Outcome:
+        landed = shown.candidate
+
         def write(tx: Tx) -> None:
             answered(tx)
             intent = effects.intend(
@@ -69,7 +72,7 @@ class Restored:
                 token=landed.fence,
                 judged={"repo": at.task.repo, "candidate": judged.of_candidate(landed)},
             )
-            fact = {"merged": landed.sha, "tree": landed.tree, "round": landed.round}
+            fact = {"merged": landed.sha, "round": landed.round, "commit": shown.sha, "tree": shown.tree}
             proof = Proof(intent, EffectState.APPLIED, fact, "found on main after a restore")
             self._tools.ledger.settle(tx, at.lease, at.task, proof)
             slots.free_all(tx, at.task.repo, at.task.id)

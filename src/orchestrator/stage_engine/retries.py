@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from orchestrator.db import effects, jobs, leases, tasks
 from orchestrator.db.database import Tx
+from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.stage import Stage
+from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind, next_step
 from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.closing import Closing
@@ -75,7 +77,11 @@ class Retries:
     def _after_the_merge(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
         with self._tools.database.read() as tx:
             superseded, fix = effects.merged_since(tx, at.task.id), effects.done_since(tx, at.task.id)
+            merge = effects.applied(tx, at.task.id, EffectName.MERGE_PR)
         if not superseded:
+            objection = why_not_as_tested(merge, merge.fact or {}) if merge is not None else None
+            if objection is not None:
+                return NotNow(f"{objection}: that is never deployed; a fix is another ticket")
             return self._start_again(at, answered)
         if fix is None:
             return NotNow(

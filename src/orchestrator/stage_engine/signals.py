@@ -28,8 +28,8 @@ ANSWERABLE = frozenset({Hold.ESCALATED, Hold.BLOCKED})
 def subject_on_show(tx: Tx, task: Task) -> str | None:
     """What a person's approval of the task would be about now: M from deploy-staging on, before that the head."""
     if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
-        candidates = evidence.candidates(tx, task.id)
-        return candidates[-1].sha if candidates and candidates[-1].round == task.round else None
+        candidate = evidence.candidate_of(tx, task.id)
+        return candidate.sha if candidate is not None and candidate.round == task.round else None
     return task.head_sha
 
 

@@ -1,6 +1,6 @@
 """What the engine works with, and what it sees of one task under one lease."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -121,11 +121,11 @@ class Configs:
         return self._parsed[key]
 
 
-def judging_commit(task: Task, candidates: Sequence[Candidate]) -> Sha | None:
+def judging_commit(task: Task, candidate: Candidate | None) -> Sha | None:
     """The commit whose configuration counts: the task's base, or main when a person last had it go on; from
     deploy-staging on, main as M was built on it. Never a commit of the task's own branch."""
-    if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY) and candidates:
-        return candidates[-1].base_sha
+    if task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY) and candidate is not None:
+        return candidate.base_sha
     return task.config_sha or task.base_sha
 
 

@@ -1,5 +1,7 @@
 """Steps that gather: base and branch, an agent's commits, verdict documents, the candidate M, and the jobs."""
 
+from dataclasses import replace
+
 from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.errors import ConfigError, OutsideError
@@ -17,6 +19,7 @@ from orchestrator.rules.transitions import WRITTEN_BY, Step
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.clean_history import without_secret_history
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.plans import candidate_of
 from orchestrator.stage_engine.serial_gate import slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
@@ -187,7 +190,10 @@ class Work:
         """What a gate may look at, read now."""
         with self._tools.database.read() as tx:
             fresh = tasks.get(tx, at.task.id)
-            return gather(tx, fresh, config=at.config, clone=at.place.clone, secrets=self._tools.secrets)
+            seen = gather(tx, fresh, config=at.config, clone=at.place.clone, secrets=self._tools.secrets)
+        if fresh.stage is not Stage.DEPLOY or seen.candidate is None:
+            return seen
+        return replace(seen, landed=at.place.forge.landed([seen.candidate]))
 
     def _again(self, at: Situation, name: str, findings: tuple[Finding, ...]) -> Outcome:
         kind = WRITTEN_BY[name]
@@ -210,7 +216,7 @@ class Work:
             return at.task.gated_sha
         if at.task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
             with self._tools.database.read() as tx:
-                return evidence.candidates(tx, at.task.id)[-1].sha
+                return candidate_of(tx, at).sha
         return at.task.head_sha
 
     def _judged_sha(self, at: Situation, name: str) -> str:

@@ -10,7 +10,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.task import Candidate
 from orchestrator.runtime.git import Git
-from tests.fixtures_git import House, house_at, person_at
+from tests.fixtures_git import House, as_it_is, house_at, person_at
 from tests.proofs.memory_forge import ForgeState, MemoryForge
 from tests.proofs.memory_git import MemoryClone, Objects
 
@@ -109,10 +109,10 @@ def test_main_moves_to_exactly_the_candidate(house: House, candidate: Candidate)
     assert house.forge.landed([candidate]) is None
     house.forge.merge(candidate, None)
     assert house.main == candidate.sha
-    assert house.forge.landed([candidate]) == candidate
+    assert house.forge.landed([candidate]) == as_it_is(candidate)
     with pytest.raises(OutsideError):
         house.forge.merge(candidate, None)
-    assert house.forge.landed([candidate]) == candidate
+    assert house.forge.landed([candidate]) == as_it_is(candidate)
 
 
 def test_a_stale_actor_is_refused_after_revoking(house: House, candidate: Candidate) -> None:
@@ -152,7 +152,7 @@ def test_another_tasks_merge_is_not_ours(house: House, candidate: Candidate) -> 
     house.forge.prepare_merge(other, house.clone.path, "other")
     house.forge.merge(other, None)
     assert house.forge.landed([candidate]) is None
-    assert house.forge.landed([candidate, other]) == other
+    assert house.forge.landed([candidate, other]) == as_it_is(other)
 
 
 def test_a_revoked_candidate_never_comes_back(house: House, candidate: Candidate) -> None:
@@ -186,7 +186,7 @@ def test_an_earlier_candidate_stays_out_when_the_next_one_is_prepared(
     with pytest.raises(OutsideError):
         house.forge.merge(candidate, None)
     house.forge.merge(second, None)
-    assert house.forge.landed([candidate, second]) == second
+    assert house.forge.landed([candidate, second]) == as_it_is(second)
 
 
 def test_a_branch_has_one_open_pull_request(house: House, head: Sha) -> None:

@@ -10,7 +10,7 @@ from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.task import Candidate
 from orchestrator.runtime.git_refs import RefsRefused
-from tests.fixtures_git import House
+from tests.fixtures_git import House, as_it_is
 
 BRANCH = "orch/ORCH-1-change-it"
 
@@ -132,7 +132,7 @@ def test_the_next_candidate_of_a_task_fences_the_earlier_one_out(house: House, c
         house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
     assert fence(house) == "candidate 2 fence-1-2"
     house.forge.merge(second, None)
-    assert house.forge.landed([candidate, second]) == second
+    assert house.forge.landed([candidate, second]) == as_it_is(second)
 
 
 def test_a_fence_that_somebody_else_wrote_is_not_touched(house: House, candidate: Candidate) -> None:
@@ -183,8 +183,27 @@ def test_a_candidate_is_known_by_its_nonce_wherever_it_landed(house: House, head
     house.person.git("merge", "-q", "--no-ff", "-m", message, "FETCH_HEAD")
     house.person.git("push", "-q", str(house.forge.path), "HEAD:main")
     house.outsider_pushes({"later.txt": "1\n"})
+    landed = house.forge.landed([candidate])
+    assert landed is not None
+    own = house.person.git("rev-parse", "HEAD~1").strip()
+    assert (landed.candidate, landed.sha, landed.tree) == (candidate, own, candidate.tree)
     assert not house.forge.contains(house.main, candidate.sha)
-    assert house.forge.landed([candidate]) == candidate
+
+
+def test_a_candidate_that_was_merged_onto_a_moved_main_shows_the_tree_that_made(
+    house: House, candidate: Candidate
+) -> None:
+    pushed = house.outsider_pushes({"theirs.txt": "1\n"})
+    tree = house.git.text(["rev-parse", f"{pushed}^{{tree}}"], git_dir=house.forge.path)
+    who = ["-c", "user.name=Person", "-c", "user.email=person@example.org"]
+    made = [*who, "commit-tree", tree, "-p", pushed, "-p", candidate.sha, "-m", "By hand"]
+    own = house.git.text(made, git_dir=house.forge.path)
+    house.git.run(["update-ref", "refs/heads/main", own], git_dir=house.forge.path)
+    house.outsider_pushes({"later.txt": "1\n"})
+    landed = house.forge.landed([candidate])
+    assert landed is not None
+    assert (landed.candidate, landed.sha, landed.tree) == (candidate, own, tree)
+    assert tree != candidate.tree
 
 
 def test_a_nonce_on_a_second_parent_or_inside_a_text_is_no_landing(house: House, head: Sha) -> None:

@@ -12,7 +12,7 @@ from orchestrator.domain.gate import GateResult, Verdict
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage, Track
-from orchestrator.domain.task import Candidate, Task
+from orchestrator.domain.task import Candidate, Landed, Task
 from orchestrator.gates.coverage_gate import judge_coverage, measured_percent
 from orchestrator.gates.evidence import Evidence
 from orchestrator.gates.quality_gates import QG_CHECKS
@@ -388,12 +388,22 @@ def test_staging_log_is_about_m(house: House) -> None:
 )
 def test_health_is_what_our_own_watch_saw(house: House, gate: str, kind: JobKind) -> None:
     m = candidate(house)
+    landed = Landed(m, m.sha, m.tree)
     assert judge(gate, seen(house)).verdict is Verdict.WAIT
-    assert judge(gate, seen(house, candidate=m)).verdict is Verdict.WAIT
+    assert judge(gate, seen(house, candidate=m, landed=landed)).verdict is Verdict.WAIT
     for passed in (True, False):
         check = CheckResult(kind, m.sha, passed, {"reason": "as seen", "seen": m.sha})
-        result = judge(gate, seen(house, candidate=m, checks={kind: check}))
+        result = judge(gate, seen(house, candidate=m, landed=landed, checks={kind: check}))
         assert (result.passed, result.reason) == (passed, "as seen")
+
+
+@pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, production=None)])
+def test_nothing_is_done_whose_m_is_not_on_main(house: House, config: RepoConfig) -> None:
+    m = candidate(house)
+    check = CheckResult(JobKind.PRODUCTION_HEALTH, m.sha, True, {"reason": "as seen", "seen": m.sha})
+    evidence = seen(house, config=config, candidate=m, checks={JobKind.PRODUCTION_HEALTH: check})
+    result = judge("check_production", evidence)
+    assert (result.verdict, m.sha in result.reason) == (Verdict.FAIL, True)
 
 
 def test_without_a_production_there_is_nothing_to_watch(house: House) -> None:

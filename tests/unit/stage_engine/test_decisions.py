@@ -81,8 +81,8 @@ def candidate(base: str) -> Candidate:
 def test_configuration_is_the_bases_until_there_is_a_candidate(stage: Stage) -> None:
     task = task_in(stage, base_sha=Sha("base"))
     with_m = stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY)
-    assert judging_commit(task, []) == "base"
-    assert judging_commit(task, [candidate("old"), candidate("new")]) == ("new" if with_m else "base")
+    assert judging_commit(task, None) == "base"
+    assert judging_commit(task, candidate("new")) == ("new" if with_m else "base")
 
 
 def test_parts_of_the_pipeline_that_a_configuration_asks_for() -> None:

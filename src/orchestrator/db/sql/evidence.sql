@@ -27,6 +27,11 @@ VALUES (:task_id, :round, :sha, :tree, :base_sha, :head_sha, :nonce, :sequence, 
 -- name: candidates
 SELECT * FROM candidates WHERE task_id = :task_id ORDER BY round;
 
+-- name: candidate_of
+SELECT * FROM candidates WHERE task_id = :task_id
+ORDER BY sha IS (SELECT json_extract(fact, '$.merged') FROM effects
+                 WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied') DESC, round DESC LIMIT 1;
+
 -- name: task_of_candidate
 SELECT task_id FROM candidates WHERE sha = :sha;
 

@@ -59,8 +59,8 @@ def run(seed: int, world: World, templates: Mapping[str, Path]) -> Scenario:
         elif event == "both":
             lives[0].signal(signal.SIGCONT)
             lives[0].until(lambda ending: ending is not Ending.LIVING, PATIENCE_S / 2)
-        told.findings += [] if world.locked() else oracle.at_any_moment(world)
         told.counts["frozen"] += sum(each.look() is Ending.STOPPED for each in lives)
+        told.findings += _look(world, lives)
         _wake(world, lives, told)
     finally:
         for each in lives:
@@ -114,6 +114,16 @@ def _other(event: str, chance: random.Random, world: World) -> Life:
         else:
             world.stranger_pushes(chance.choice(branches), "by a stranger")
     return Life(policy, script, namespace="two", fickle=fickle, settings=SHORT_TERM)
+
+
+def _look(world: World, lives: Sequence[Living]) -> list[str]:
+    """What the oracle finds while everybody stands still: what moves on between two of its questions would agree with
+    neither answer."""
+    for each in lives:
+        each.signal(signal.SIGSTOP)
+    for each in lives:
+        each.until(lambda ending: ending is not Ending.LIVING, PATIENCE_S)
+    return [] if world.locked() else oracle.at_any_moment(world)
 
 
 def _wake(world: World, lives: Sequence[Living], told: Scenario) -> None:

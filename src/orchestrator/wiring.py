@@ -49,6 +49,9 @@ from orchestrator.forges.local_create import create_local_forge
 from orchestrator.images.builder import ImageBuilder
 from orchestrator.images.store import LocalImageStore
 from orchestrator.installation.acceptance import Acceptance
+from orchestrator.installation.claims import Claims
+from orchestrator.installation.closings import Closings
+from orchestrator.installation.comparison import Comparison
 from orchestrator.installation.guard import InstallationGuard
 from orchestrator.installation.survey import Surveyor
 from orchestrator.launcher import Launcher
@@ -189,8 +192,11 @@ class App:
             scope=settings.lease_scope,
             telemetry=self.telemetry,
         )
+        self.comparison = Comparison(database, self.places, self.folders)
         self.guard = InstallationGuard(
-            database, self.places, self.folders, entropy=self.entropy, waypoints=outside.waypoints
+            self.comparison,
+            Claims(database, self.comparison, entropy=self.entropy, waypoints=outside.waypoints),
+            Closings(database),
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
@@ -445,7 +451,7 @@ class App:
         """What a person does about a restored database or forge."""
         return Acceptance(
             self.database,
-            Surveyor(self.database, self.places, self.folders, self.guard),
+            Surveyor(self.database, self.folders, self.comparison),
             self.guard,
             self.deployer,
             boot_id=self.boot_id,

@@ -1,6 +1,7 @@
 """Tasks: rows in, values out. ``tasks.stage`` is written by the two functions at the end and by nothing else."""
 
 import json
+from collections.abc import Iterator
 
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError, NotFound
@@ -94,6 +95,14 @@ def before_the_merge(tx: Tx, repo: RepoName, *, limit: int = PAGE) -> list[TaskI
 def list_open(tx: Tx, *, after: int = 0, limit: int = PAGE) -> list[Task]:
     """Tasks that have not ended, oldest first, one page."""
     return [_task(row) for row in tx.all("tasks.list_open", after=after, limit=limit)]
+
+
+def every_open(tx: Tx, repo: RepoName | None = None) -> Iterator[Task]:
+    """All tasks that have not ended, of one repository or of all, oldest first; read page by page."""
+    after = 0
+    while page := list_open(tx, after=after):
+        yield from (task for task in page if repo in (None, task.repo))
+        after = page[-1].id
 
 
 def list_recent(tx: Tx, *, before: int = 2**62, limit: int = PAGE) -> list[Task]:

@@ -74,9 +74,9 @@ class Acceptance:
         with self._database.write() as tx:
             restored.forget_others(tx, self._boot_id)
             _Import(tx, survey, person[:200], reason[:REASON_LIMIT], self._entropy.token(8)).run()
-        opened = {repo: self._guard.reopen(repo, one.compared) for repo, one in survey.found.items()}
+        opened = self._guard.reopen({repo: one.compared for repo, one in survey.found.items()})
         with self._database.read() as tx:
-            waiting = [task.id for task in tasks.list_open(tx)]
+            waiting = [task.id for task in tasks.every_open(tx)]
         self._wake(waiting)
         return {**told(survey), "opened": opened}
 
@@ -202,20 +202,11 @@ class _Import:
     def _take_out(self, repo: RepoName) -> None:
         """Tell every task that is open, and those just made, to wait; nothing new is begun for one before it has."""
         why = f"{self._reason} (accepted by {self._person}); look at what has happened since, then retry or cancel it"
-        after = 0
-        while page := tasks.list_open(self._tx, after=after):
-            for task in page:
-                after = task.id
-                if task.repo == repo:
-                    restored.cancel_queued(self._tx, task.id, "the database or the forge was restored")
-                    signal = Signal(RESTORED, task.stage, task.round, None, self._person, why)
-                    mail.receive(
-                        self._tx,
-                        task,
-                        signal,
-                        source="operator",
-                        dedup_key=f"restored:{self._token}:{task.id}",
-                    )
+        for task in tasks.every_open(self._tx, repo):
+            restored.cancel_queued(self._tx, task.id, "the database or the forge was restored")
+            signal = Signal(RESTORED, task.stage, task.round, None, self._person, why)
+            key = f"restored:{self._token}:{task.id}"
+            mail.receive(self._tx, task, signal, source="operator", dedup_key=key)
 
 
 def told(survey: Survey) -> dict[str, object]:

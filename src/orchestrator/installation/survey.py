@@ -1,22 +1,20 @@
 """What the outside shows of the time that a restored database knows nothing of. Reads only."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.db import installation, repositories, slots, tasks
-from orchestrator.db.database import Database, Tx
+from orchestrator.db.database import Database
 from orchestrator.deploy.records import DeployStart, Exit, Started, exit_record, read_start, started
 from orchestrator.domain.ids import RepoName, Sha, WorkItem
 from orchestrator.domain.installation import Cause, Finding, SeenCandidate
 from orchestrator.domain.task import Task
 from orchestrator.forges.forge import Forge
-from orchestrator.installation.guard import Compared, InstallationGuard
-from orchestrator.installation.traces import unknown_deploys, unknown_runs
-from orchestrator.places import Folders, Places
+from orchestrator.installation.comparison import Compared, Comparison
+from orchestrator.places import Folders
 
-PAGE = 500
 _RUN = re.compile(r"(.+)-\d+-\d+-[0-9a-f]+")  # as the launcher names a run's folder
 
 
@@ -71,13 +69,10 @@ class Survey:
 class Surveyor:
     """Looks at forges and state folder with the database in hand."""
 
-    def __init__(
-        self, database: Database, places: Places, folders: Folders, guard: InstallationGuard
-    ) -> None:
+    def __init__(self, database: Database, folders: Folders, comparison: Comparison) -> None:
         self._database = database
-        self._places = places
         self._folders = folders
-        self._guard = guard
+        self._comparison = comparison
 
     def look(self) -> Survey:
         """What is closed, and what is there that the database does not know.
@@ -86,25 +81,23 @@ class Surveyor:
         """
         with self._database.read() as tx:
             repos = repositories.all_repositories(tx)
-            runs, deploys = installation.known_folders(tx)
-        compared = self._guard.compare(repo.name for repo in repos)
+        compared = self._comparison.all(repo.name for repo in repos)
         findings = [one.finding for one in compared.values() if one.finding is not None]
         restored = any(finding.cause is Cause.DATABASE for finding in findings)
         concerned = [repo for repo in repos if restored or compared[repo.name].finding is not None]
         if not concerned:
             return Survey()
-        root = self._folders.deploys
-        return Survey(
-            found={repo.name: self._found(repo, compared[repo.name]) for repo in concerned},
-            starts=[_start(root, name) for name in unknown_deploys(root, deploys)] if restored else [],
-            runs=unknown_runs(self._folders.runs, runs) if restored else [],
-        )
+        found = {repo.name: self._found(repo, compared[repo.name]) for repo in concerned}
+        if not restored:
+            return Survey(found)
+        traces = self._comparison.traces()
+        return Survey(found, [_start(self._folders.deploys, name) for name in traces.deploys], traces.runs)
 
     def _found(self, repo: repositories.Repository, compared: Compared) -> Found:
-        forge = self._places.of(repo.name).forge
+        forge = self._comparison.forge(repo.name)
         candidates, merged = self._candidates(forge, compared.known.installation)
         with self._database.read() as tx:
-            unfinished = [task for task in _open_tasks(tx) if task.repo == repo.name]
+            unfinished = list(tasks.every_open(tx, repo.name))
             baseline = slots.baseline(tx, repo.name)
         return Found(repo, compared, candidates, merged, unfinished, baseline)
 
@@ -119,13 +112,6 @@ class Surveyor:
             (one for one in seen.values() if one.nonce in unknown), key=lambda one: one.sequence
         )
         return candidates, [seen[one.sha] for one in on_main if one.nonce in unknown]
-
-
-def _open_tasks(tx: Tx) -> Iterator[Task]:
-    after = 0
-    while page := tasks.list_open(tx, after=after, limit=PAGE):
-        yield from page
-        after = page[-1].id
 
 
 def _start(root: Path, name: str) -> FoundStart:

@@ -1,11 +1,11 @@
-"""What lies in the state folder of work that a database does not know: agent runs and starts of environments.
+"""What lies in the state folder of work that was begun: agent runs and starts of environments.
 
 Whatever is there was recorded in the database first, so one that knows nothing of it was restored from before. A run's
 folder alone proves nothing, for it is made ahead of the record; ``STARTED`` in it does.
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.deploy.records import START_FILE, STARTED_FILE
@@ -14,18 +14,16 @@ from orchestrator.domain.errors import AuthorityUnreachable
 RUN_STARTED = "STARTED"
 
 
-def unknown_runs(runs: Path, known: Collection[str]) -> list[str]:
-    """Names of runs that were started and are not ``known``.
+def started_runs(runs: Path) -> list[str]:
+    """Names of runs that were started.
 
     :raises AuthorityUnreachable: the folder cannot be read.
     """
-    return sorted(
-        name for name in _folders(runs) if name not in known and (runs / name / RUN_STARTED).exists()
-    )
+    return sorted(name for name in _folders(runs) if (runs / name / RUN_STARTED).exists())
 
 
-def unknown_deploys(deploys: Path, known: Collection[str]) -> list[str]:
-    """Starts as ``environment/generation-sha`` that are not ``known``.
+def begun_deploys(deploys: Path) -> list[str]:
+    """Starts as ``environment/generation-sha``.
 
     :raises AuthorityUnreachable: a folder cannot be read.
     """
@@ -35,9 +33,7 @@ def unknown_deploys(deploys: Path, known: Collection[str]) -> list[str]:
         for name in _folders(deploys / environment)
     ]
     return sorted(
-        name
-        for name in found
-        if name not in known and any((deploys / name / file).exists() for file in (START_FILE, STARTED_FILE))
+        name for name in found if any((deploys / name / file).exists() for file in (START_FILE, STARTED_FILE))
     )
 
 

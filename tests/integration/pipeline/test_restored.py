@@ -17,6 +17,8 @@ from orchestrator.domain.installation import Cause, InstallationMark
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
+from orchestrator.installation.claims import Claims
+from orchestrator.installation.closings import Closings
 from orchestrator.installation.guard import InstallationGuard
 from orchestrator.main import Service
 from orchestrator.runtime.waypoints import NoWaypoints
@@ -143,9 +145,8 @@ def test_another_process_of_the_same_database_that_claims_in_between_is_joined(p
     line = pipeline().start()
     line.stop()
     app = line.open()
-    other = InstallationGuard(
-        app.database, app.places, app.folders, entropy=app.entropy, waypoints=NoWaypoints()
-    )
+    claims = Claims(app.database, app.comparison, entropy=app.entropy, waypoints=NoWaypoints())
+    other = InstallationGuard(app.comparison, claims, Closings(app.database))
     before = mark(line).generation
     line.points.on("installation.claimed", other.start)
     line.start()

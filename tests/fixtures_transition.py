@@ -33,7 +33,7 @@ from orchestrator.domain.task import Candidate, Landed, Task
 from orchestrator.effects.ledger import Ledger
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.ownership.term import Term
-from orchestrator.rules.transitions import MERGE, STAGE_STEPS
+from orchestrator.rules.transitions import MERGE, STAGE_STEPS, Step
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Configs, Tools
@@ -182,6 +182,8 @@ class Bench:
         passing = points or Points()
         facts: dict[EffectName, Mapping[str, object]] = {
             EffectName.MERGE_PR: {"merged": M, "tree": TREE, "round": 1, "main": M, **self.outside.shown},
+            EffectName.PUSH: {"tip": HEAD},
+            EffectName.OPEN_PR: {"number": 1},
             EffectName.IMAGE: {"digest": DIGEST},
             EffectName.DEPLOY_INIT: {"environment": "production", "sha": M, "generation": 1},
         }
@@ -231,6 +233,27 @@ class Bench:
                     evidence.mark_step(tx, task, step.name)
         self._settled_image(task)
         return self.store.task(task.id)
+
+    def before(self, stage: Stage, step: Step) -> Task:
+        """A task in a stage before the merge whose every earlier step is behind it."""
+        task = self.store.new_task(stage=stage)
+        with self.database.write() as tx:
+            tasks.set_branch(tx, task.id, "orch/smp-1", BASE)
+            tasks.set_head(tx, task.id, HEAD)
+            for earlier in STAGE_STEPS[stage][: STAGE_STEPS[stage].index(step)]:
+                evidence.mark_step(tx, task, earlier.name)
+        return self.store.task(task.id)
+
+    def given_up(self, task: Task, name: EffectName, key: str, reason: str, **judged: object) -> None:
+        """An effect of the task's round that was revoked."""
+        _, ownership = self.process("builder")
+        with ownership.transition(task.id, Actor.MONITOR) as lease:
+            assert lease is not None
+            with self.database.write() as tx:
+                intent = effects.intend(tx, lease, name, key, task.round, token="t", judged=judged)
+                effects.move(tx, lease, intent, EffectState.REVOKING, reason)
+                revoking = replace(intent, state=EffectState.REVOKING)
+                effects.settle(tx, lease, revoking, EffectState.REVOKED, {}, reason)
 
     def _settled_image(self, task: Task) -> None:
         _, ownership = self.process("builder")

@@ -78,7 +78,7 @@ class Acts:
         if intent.state is EffectState.APPLIED:
             return self._moves.mark(at, step, dict(intent.fact or {}))
         if intent.state is EffectState.REVOKED:
-            raise InvariantError(f"{intent.name} {intent.key} was revoked in this very round")
+            return self._back.renew(at, f"{intent.name} of this candidate was given up", proofs=[])
         return self.drive(at, intent)
 
     def drive(self, at: Situation, intent: Intent, *, cancelled: str | None = None) -> Outcome:
@@ -120,8 +120,11 @@ class Acts:
         with self._tools.database.write() as tx:
             self._settle(tx, at, proofs)
             serial_gate.freeze(tx, at.task, at.lease.owner, reason)
-            plan = self._plans.undo(tx, at, config, config.undo, last)
-            if prepared_undo(last) is not None:
+            prepared = prepared_undo(last)
+            known = effects.by_sequence(tx, prepared.sequence) if prepared is not None else None
+            called_off = known is not None and known.state is EffectState.REVOKED
+            plan = self._plans.undo(tx, at, config, config.undo, last, anew=called_off)
+            if prepared is not None:
                 plan.judged["reason"] = reason  # drawn before anybody could know it
             intent = self._intend(tx, at, plan)
         return self.drive(at, intent)
@@ -307,9 +310,11 @@ class Acts:
     # --- small steps --------------------------------------------------------------------------------------------------
 
     def _intend(self, tx: Tx, at: Situation, plan: Plan) -> Intent:
+        """Store the plan. What was revoked in this round is revoked for ever: another try has a key of its own, and
+        what is bound to M is handed back as it stands."""
         round, key, times = at.task.round, plan.key, 1
         while (known := effects.find(tx, at.task.id, plan.name, key, round)) is not None:
-            if not (known.state is EffectState.REVOKED and known.reason.startswith(AGAIN)):
+            if known.state is not EffectState.REVOKED or plan.of_m:
                 return known
             times += 1
             key = f"{plan.key}#{times}"

@@ -43,6 +43,7 @@ class Plan:
     token: str
     judged: dict[str, object]
     sequence: int | None = None  # None: drawn with the intent
+    of_m: bool = False  # bound to this very candidate: revoked, it never comes back (DESIGN §3)
 
 
 class NotYet(Exception):
@@ -88,7 +89,7 @@ class Plans:
             "branch": branch_of(at),
             "candidate": judged.of_candidate(candidate),
         }
-        return Plan(EffectName.PUSH, f"candidate:{candidate.sha}", candidate.fence, carried)
+        return Plan(EffectName.PUSH, f"candidate:{candidate.sha}", candidate.fence, carried, of_m=True)
 
     def _open_pr(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
         title = f"{at.task.work_item}: {at.task.title}"[:250]
@@ -214,7 +215,7 @@ class Plans:
             "gated_sha": at.task.gated_sha,
             "coverage": measured_percent(check),
         }
-        return Plan(EffectName.MERGE_PR, candidate.sha, candidate.fence, carried)
+        return Plan(EffectName.MERGE_PR, candidate.sha, candidate.fence, carried, of_m=True)
 
     def _token(self) -> str:
         return self._entropy.token(8)

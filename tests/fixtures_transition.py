@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.db import effects, evidence, leases, slots, tasks
+from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
 from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.effect import (
     Applied,
@@ -26,7 +26,7 @@ from orchestrator.domain.effect import (
     Unknown,
 )
 from orchestrator.domain.ids import BootId, Digest, Sha, TaskId
-from orchestrator.domain.job import JobKind
+from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.lease import Actor, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Landed, Task
@@ -186,6 +186,7 @@ class Bench:
             EffectName.OPEN_PR: {"number": 1},
             EffectName.IMAGE: {"digest": DIGEST},
             EffectName.DEPLOY_INIT: {"environment": "production", "sha": M, "generation": 1},
+            EffectName.DEPLOY_UNDO: {"environment": "production", "sha": M, "generation": 2},
         }
         kinds: dict[EffectName, Effect] = {
             name: CountingEffect(name, self.outside, fact) for name, fact in facts.items()
@@ -233,6 +234,14 @@ class Bench:
                     evidence.mark_step(tx, task, step.name)
         self._settled_image(task)
         return self.store.task(task.id)
+
+    def unhealthy(self, engine: StageEngine, boot_id: str) -> None:
+        """The process looks at production, which is ill, and stores that."""
+        with self.database.write() as tx:
+            job = jobs.claim_next_job(tx, BootId(boot_id), agents=False, checks=True)
+        assert job is not None
+        check = evidence.CheckResult(JobKind.PRODUCTION_HEALTH, M, False, {"reason": "it is ill"})
+        assert engine.finish_job(job, JobStatus.DONE, check=check)
 
     def before(self, stage: Stage, step: Step) -> Task:
         """A task in a stage before the merge whose every earlier step is behind it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.db import effects, events, evidence, leases, slots, tasks
+from orchestrator.db import effects, events, evidence, leases, mail, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.records import Claimant
@@ -18,6 +18,7 @@ from orchestrator.effects.deploy import prepared_undo, start_of
 from orchestrator.effects.ledger import Open, Proof
 from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.gates.coverage_gate import measured_percent
+from orchestrator.repo_config.records import EnvironmentConfig
 from orchestrator.rules.transitions import (
     CALL_OFF_UNDO,
     PUSH_BRANCH,
@@ -35,6 +36,7 @@ from orchestrator.stage_engine.situation import AGAIN, CANCELLED, TAKEN_OUT, Out
 from orchestrator.stage_engine.ways_back import WaysBack
 
 NOT_OURS = "another start has come since, or the merge slot has been given up"
+UNDO_WAITS = "undo-waits"  # the mark of a round whose gate has failed and whose undo cannot be intended yet
 TURNED_BY_CANCEL = frozenset({EffectName.PUSH, EffectName.OPEN_PR, EffectName.IMAGE, EffectName.MERGE_PR})
 
 
@@ -117,17 +119,50 @@ class Acts:
                 serial_gate.keep_for_the_freeze(tx, at.task)
 
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
+        try:
+            intent = self._intend_undo(at, config, config.undo, last, reason, proofs)
+        except NotYet as later:
+            return self._undo_waits(at, reason, str(later), proofs)
+        return self.drive(at, intent)
+
+    def _intend_undo(
+        self,
+        at: Situation,
+        config: EnvironmentConfig,
+        argv: tuple[str, ...],
+        last: Intent,
+        reason: str,
+        proofs: Sequence[Proof],
+    ) -> Intent:
+        """The freeze and the undo's intent in one commit.
+
+        :raises NotYet: another start there is not settled; nothing was written.
+        """
         with self._tools.database.write() as tx:
             self._settle(tx, at, proofs)
             serial_gate.freeze(tx, at.task, at.lease.owner, reason)
             prepared = prepared_undo(last)
             known = effects.by_sequence(tx, prepared.sequence) if prepared is not None else None
             called_off = known is not None and known.state is EffectState.REVOKED
-            plan = self._plans.undo(tx, at, config, config.undo, last, anew=called_off)
+            plan = self._plans.undo(tx, at, config, argv, last, anew=called_off)
             if prepared is not None:
                 plan.judged["reason"] = reason  # drawn before anybody could know it
-            intent = self._intend(tx, at, plan)
-        return self.drive(at, intent)
+            return self._intend(tx, at, plan)
+
+    def _undo_waits(self, at: Situation, reason: str, later: str, proofs: Sequence[Proof]) -> Outcome:
+        """Freeze and call a person at once though nothing can be undone yet. The task is not held: each look comes
+        back to its gate, which the stored check decides as before, until the undo can be intended."""
+        why = f"broken after the merge, the repository is frozen: {reason} Its undo waits: {later}."
+        text = f"{at.task.work_item} {at.task.stage}: {why}"
+        stable = f"alert:{at.task.work_item}:undo-waits:{at.task.round}"
+        with self._tools.database.write() as tx:
+            self._settle(tx, at, proofs)
+            if slots.frozen(tx, at.task.repo) is None:
+                serial_gate.freeze(tx, at.task, at.lease.owner, reason)
+            evidence.mark_step(tx, at.task, UNDO_WAITS)
+            mail.send(tx, "alert", stable, {"text": text, "work_item": at.task.work_item}, task_id=at.task.id)
+            mail.send(tx, "tracker.comment", f"comment:{stable}", {"text": text}, task_id=at.task.id)
+        return self._wait(at, why)
 
     def call_off(self, at: Situation, step: Step) -> Outcome:
         """Before a deploy of ourselves is done: see to it that its runner can no longer undo it (law 4, S-15).
@@ -298,13 +333,16 @@ class Acts:
             with self._tools.database.write() as tx:
                 self._settle(tx, at, [proof])
             return Outcome.MOVED  # the step is looked at anew and intends with a key of its own
-        with self._tools.database.write() as tx:
-            self._settle(tx, at, [proof])
-            last = effects.last_start(tx, config.name)
-            if last is None:
-                raise InvariantError(f"nothing was started in {config.name} that could be undone")
-            plan = self._plans.undo(tx, at, config, config.undo, last, anew=True)
-            intent = self._intend(tx, at, plan)
+        try:
+            with self._tools.database.write() as tx:
+                self._settle(tx, at, [proof])
+                last = effects.last_start(tx, config.name)
+                if last is None:
+                    raise InvariantError(f"nothing was started in {config.name} that could be undone")
+                plan = self._plans.undo(tx, at, config, config.undo, last, anew=True)
+                intent = self._intend(tx, at, plan)
+        except NotYet as later:
+            return self._undo_waits(at, judged.text(proof.intent, "reason"), str(later), [proof])
         return self.drive(at, intent)
 
     # --- small steps --------------------------------------------------------------------------------------------------

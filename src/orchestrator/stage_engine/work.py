@@ -16,7 +16,7 @@ from orchestrator.gates.gated_sha import why_not_gated
 from orchestrator.gates.quality_gates import QG_CHECKS
 from orchestrator.rules.names import branch_name
 from orchestrator.rules.transitions import WRITTEN_BY, Step
-from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.acts import UNDO_WAITS, Acts
 from orchestrator.stage_engine.clean_history import without_secret_history
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import candidate_of
@@ -175,7 +175,8 @@ class Work:
         if result.verdict == "wait":
             why = Hold.FROZEN if result.evidence.get("frozen") else Hold.BLOCKED
             return self._moves.hold(at, why, result.reason)
-        self._moves.judged(at, step.what, result)
+        if UNDO_WAITS not in at.passed:  # told already: a look that waits adds nothing to the task's story
+            self._moves.judged(at, step.what, result)
         if at.task.stage is Stage.DEPLOY:
             return self._acts.broken(at, result.reason)
         target = result.evidence.get("target")

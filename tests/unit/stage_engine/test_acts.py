@@ -2,13 +2,17 @@
 
 import pytest
 
-from orchestrator.db import effects
+from orchestrator.db import effects, slots
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import LostRace
+from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold, Task
 from orchestrator.rules.transitions import OPEN_PR
+from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Outcome
+from tests.fixtures_db import REPO
 from tests.fixtures_transition import Bench, M, Points
 
 
@@ -40,3 +44,79 @@ def test_a_revoked_m_never_comes_back(bench: Bench) -> None:
     found = bench.store.task(task.id)
     assert (found.stage, found.round) == (Stage.DEPLOY_STAGING, task.round + 1)
     assert bench.outside.calls[EffectName.MERGE_PR] == 0
+
+
+def started_elsewhere(bench: Bench) -> TaskId:
+    """Another task's start in production that is not settled."""
+    other = bench.store.new_task(stage=Stage.DEPLOY_STAGING)
+    _, ownership = bench.process("builder")
+    carried = {"environment": "production", "sha": "f" * 40, "generation": 1}
+    with ownership.transition(other.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        with bench.database.write() as tx:
+            effects.intend(tx, lease, EffectName.DEPLOY_INIT, "other", 1, token="t", judged=carried)
+    return other.id
+
+
+def frozen(bench: Bench) -> bool:
+    with bench.database.read() as tx:
+        return slots.frozen(tx, REPO) is not None
+
+
+def alerts(bench: Bench) -> list[str]:
+    return [row["payload"] for row in bench.store.rows("SELECT payload FROM outbox WHERE kind = 'alert'")]
+
+
+def effects_of(bench: Bench, task_id: TaskId, name: EffectName) -> list[tuple[str, EffectState]]:
+    with bench.database.read() as tx:
+        return [(e.key.rsplit(":", 1)[1], e.state) for e in effects.of_task(tx, task_id) if e.name is name]
+
+
+def ill_in_production(bench: Bench) -> tuple[StageEngine, Task]:
+    """A task whose production was looked at and is ill; nobody has acted on that yet."""
+    task = bench.before_the_merge()
+    engine, _ = bench.process("one")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING
+    bench.unhealthy(engine, "one")
+    return engine, bench.store.task(task.id)
+
+
+def test_what_is_broken_is_frozen_at_once_though_its_undo_has_to_wait(bench: Bench) -> None:
+    engine, task = ill_in_production(bench)
+    other = started_elsewhere(bench)
+    for _ in range(2):
+        assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY
+        assert frozen(bench)
+        assert len(alerts(bench)) == 1
+    assert "not settled" in alerts(bench)[0]
+    assert len(bench.store.rows("SELECT 1 FROM events WHERE type = 'gate.judged'")) == 1
+    assert bench.outside.calls[EffectName.DEPLOY_UNDO] == 0
+    bench.store.raw("UPDATE effects SET state = 'revoking' WHERE task_id = :id", {"id": other})
+    bench.store.raw(
+        "UPDATE effects SET state = 'revoked', settled_at = utc_now() WHERE task_id = :id", {"id": other}
+    )
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    assert effects_of(bench, task.id, EffectName.DEPLOY_UNDO) == [("2", EffectState.APPLIED)]
+    assert bench.store.task(task.id).hold is Hold.ESCALATED
+
+
+def test_an_undo_to_be_done_again_waits_for_another_start_and_is_not_forgotten(bench: Bench) -> None:
+    engine, task = ill_in_production(bench)
+    bench.outside.readable = False
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY
+    bench.store.raw(
+        "UPDATE effects SET state = 'revoking', reason = 'done again for Ann: no' WHERE name = 'deploy_undo'"
+    )
+    other = started_elsewhere(bench)
+    bench.outside.readable = True
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY
+    assert effects_of(bench, task.id, EffectName.DEPLOY_UNDO) == [("2", EffectState.REVOKED)]
+    bench.store.raw("UPDATE effects SET state = 'revoking' WHERE task_id = :id", {"id": other})
+    bench.store.raw(
+        "UPDATE effects SET state = 'revoked', settled_at = utc_now() WHERE task_id = :id", {"id": other}
+    )
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    assert effects_of(bench, task.id, EffectName.DEPLOY_UNDO) == [
+        ("2", EffectState.REVOKED),
+        ("3", EffectState.APPLIED),
+    ]

@@ -17,9 +17,12 @@ class OutsideFailure:
     last_at: str
 
 
-def note(tx: Tx, task_id: TaskId, effect_id: EffectId | None, reason: str) -> None:
-    """One more attempt has failed; another effect's than before begins to count anew."""
-    tx.execute("failures.note", task_id=task_id, effect_id=effect_id, reason=reason)
+def note(tx: Tx, task_id: TaskId, reason: str) -> None:
+    """One more attempt has failed; another effect's than before begins to count anew.
+
+    Whose it is the ledger says: nothing else is done before the oldest unsettled effect (law 3).
+    """
+    tx.execute("failures.note", task_id=task_id, reason=reason)
 
 
 def of_task(tx: Tx, task_id: TaskId) -> OutsideFailure | None:

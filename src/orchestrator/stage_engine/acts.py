@@ -91,7 +91,7 @@ class Acts:
         turned = cancelled if intent.name in TURNED_BY_CANCEL and at.task.stage is not Stage.DEPLOY else None
         seen = self._tools.ledger.drive(at.lease, at.task, intent, turned=turned)
         if isinstance(seen, Open):
-            return self._wait(at, seen.reason, seen.intent)
+            return self._wait(at, seen.reason)
         return self.follow(at, seen)
 
     def follow(self, at: Situation, proof: Proof) -> Outcome:
@@ -420,8 +420,8 @@ class Acts:
         if last is not None and self._deployer.exit(start_of(last)) is None:
             raise NotYet(f"the start of {last.judged['sha']} in {environment.name} has not ended")
 
-    def _wait(self, at: Situation, reason: str, intent: Intent | None = None) -> Outcome:
-        self._failures.note(at.task.id, reason, intent.effect_id if intent is not None else None)
+    def _wait(self, at: Situation, reason: str) -> Outcome:
+        self._failures.note(at.task.id, reason)
         self._tools.waypoints.reach("effect.open", task=at.task.id, reason=reason)
         return Outcome.RETRY
 

@@ -148,7 +148,6 @@ class StageEngine:
         return True
 
     def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None, job_id: JobId | None) -> Outcome:
-        at: Situation | None = None
         try:
             owner = self._finalizer_or(owner, task_id)
             if self._closed(task_id):
@@ -166,8 +165,7 @@ class StageEngine:
             return Outcome.DEFERRED
         except OutsideError as error:
             log.warning("step failed outside", task_id=task_id, reason=str(error))
-            driven = at.unsettled[0].effect_id if at is not None and at.unsettled else None
-            self._failures.note(task_id, str(error), driven)
+            self._failures.note(task_id, str(error))
             return Outcome.RETRY
 
     def _finalizer_or(self, owner: Actor, task_id: TaskId) -> Actor:

@@ -9,7 +9,7 @@ import structlog
 from orchestrator.db import failures
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OrchestratorError
-from orchestrator.domain.ids import EffectId, TaskId
+from orchestrator.domain.ids import TaskId
 from orchestrator.observability.redactor import Redactor
 
 log = structlog.get_logger(__name__)
@@ -24,12 +24,12 @@ class Failures:
         self._database = database
         self._redactor = Redactor(secrets)
 
-    def note(self, task_id: TaskId, reason: str, effect_id: EffectId | None = None) -> None:
+    def note(self, task_id: TaskId, reason: str) -> None:
         """An attempt has failed outside."""
         said = " ".join(self._redactor.text(reason).split())[:REASON_LIMIT]
         try:
             with self._database.write() as tx:
-                failures.note(tx, task_id, effect_id, said)
+                failures.note(tx, task_id, said)
         except OrchestratorError as error:
             log.warning("failure not kept", task_id=task_id, reason=str(error))
 

@@ -24,16 +24,36 @@ def intended(store: Store, task: Task, key: str) -> EffectId:
         return effects.intend(tx, lease, EffectName.PUSH, key, 1, token="t", judged={}).effect_id
 
 
+def settled(store: Store, effect_id: EffectId) -> None:
+    store.raw(
+        "UPDATE effects SET state = 'applied', settled_at = utc_now() WHERE id = :effect",
+        {"effect": effect_id},
+    )
+
+
 def test_attempts_are_counted_for_one_effect_and_begin_anew_for_another(store: Store) -> None:
+    """Whatever fails while an effect is not settled is that effect's, also where the look got nowhere near it."""
     task, noted = store.new_task(stage=Stage.DEVELOPMENT), Failures(store.database, ())
-    one, two = intended(store, task, "one"), intended(store, task, "two")
-    for effect_id, attempts in ((None, 1), (None, 2), (one, 1), (one, 2), (two, 1), (None, 1)):
+
+    def fails(effect_id: EffectId | None, attempts: int) -> None:
         store.clock.advance(10)
-        noted.note(task.id, f"try {attempts}", effect_id)
+        noted.note(task.id, f"try {attempts}")
         found = kept(store, task.id)
         assert found is not None
         assert (found.effect_id, found.attempts, found.reason) == (effect_id, attempts, f"try {attempts}")
         assert (found.since == found.last_at) is (attempts == 1)
+
+    fails(None, 1)
+    fails(None, 2)
+    one = intended(store, task, "one")
+    fails(one, 1)
+    fails(one, 2)
+    two = intended(store, task, "two")
+    fails(one, 3)
+    settled(store, one)
+    fails(two, 1)
+    settled(store, two)
+    fails(None, 1)
     noted.forget(task.id)
     assert kept(store, task.id) is None
 

@@ -1,6 +1,8 @@
 -- name: note
 INSERT INTO outside_failures (task_id, effect_id, reason, attempts, since, last_at)
-VALUES (:task_id, :effect_id, :reason, 1, utc_now(), utc_now())
+VALUES (:task_id,
+        (SELECT min(id) FROM effects WHERE task_id = :task_id AND state IN ('intended', 'revoking', 'in_doubt')),
+        :reason, 1, utc_now(), utc_now())
 ON CONFLICT (task_id) DO UPDATE SET
     attempts = CASE WHEN effect_id IS excluded.effect_id THEN attempts + 1 ELSE 1 END,
     since = CASE WHEN effect_id IS excluded.effect_id THEN since ELSE excluded.since END,

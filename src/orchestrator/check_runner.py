@@ -21,6 +21,7 @@ from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind
 from orchestrator.domain.task import Task
 from orchestrator.effects.deploy import start_of
+from orchestrator.effects.trial import why_on_trial
 from orchestrator.places import Folders, Place, Places
 from orchestrator.repo_config.records import CoverageConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.clock import Clock
@@ -140,12 +141,18 @@ class CheckRunner:
                 tail = self._deployer.log_tail(start_of(started), TAIL_BYTES)
                 return CheckResult(job.kind, sha, False, {"reason": failure, "tail": tail})
 
-        def expected(seen: str) -> bool:
-            if job.kind is JobKind.STAGING_HEALTH:
-                return seen == sha
-            return not self._on_trial(task) and (seen == sha or _later(place, sha, Sha(seen)))
+        production = job.kind is JobKind.PRODUCTION_HEALTH
 
-        result = self._health.watch(environment, expected, stop, environment.timeout_s, wanted=sha)
+        def expected(seen: str) -> bool:
+            return seen == sha or (production and _later(place, sha, Sha(seen)))
+
+        def unless(seen: str) -> str | None:
+            with self._database.read() as tx:
+                return why_on_trial(tx, task, environment.name, own=seen == sha) if production else None
+
+        result = self._health.watch(
+            environment, expected, stop, environment.timeout_s, wanted=sha, unless=unless
+        )
         if result.stopped:
             raise Interrupted
         detail: dict[str, object] = {
@@ -154,11 +161,6 @@ class CheckRunner:
             "observations": result.observations,
         }
         return CheckResult(job.kind, sha, result.healthy, detail)
-
-    def _on_trial(self, task: Task) -> bool:
-        """Whether what was merged since may still be undone: until then nothing is judged by it (N8)."""
-        with self._database.read() as tx:
-            return effects.merged_since(tx, task.id) and effects.done_since(tx, task.id) is None
 
     def _command_failure(
         self, started: Intent, environment: EnvironmentConfig, stop: threading.Event

@@ -153,7 +153,8 @@ PLACES: dict[str, tuple[Place, ...]] = {
     ),
     "closed_by_done_fix": (
         python(f"{ENGINE}.closing:due_to_be_closed", "effects.done_since("),
-        python("orchestrator.check_runner:CheckRunner._on_trial", "effects.done_since("),
+        python("orchestrator.effects.trial:why_on_trial", "effects.done_since("),
+        python("orchestrator.check_runner:CheckRunner._watch", "why_on_trial("),
         statement("effects.done_since", "stage = 'done'"),
     ),
     "retry_draws_generation": (
@@ -164,6 +165,6 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "retry_judged_with_slot": (
         python(f"{ENGINE}.retries:Retries._start_again", "serial_gate.take_again("),
         python(f"{ENGINE}.serial_gate:take_again", "effects.merged_since("),
-        statement("effects.later_merge", "later.sequence >"),
+        statement("effects.later_merge", "json_extract(later.evidence, '$.candidate.sequence') >"),
     ),
 }

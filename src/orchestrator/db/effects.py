@@ -144,9 +144,10 @@ def by_sequence(tx: Tx, sequence: int) -> Intent | None:
     return intent_of(row) if row else None
 
 
-def merged_since(tx: Tx, task_id: TaskId) -> bool:
-    """Whether something has been merged into the task's repository after the task's own merge."""
-    return tx.one("effects.later_merge", task_id=task_id) is not None
+def merged_since(tx: Tx, task_id: TaskId) -> WorkItem | None:
+    """The newest task that has been merged into the task's repository after the task's own merge."""
+    row = tx.one("effects.later_merge", task_id=task_id)
+    return WorkItem(row["work_item"]) if row else None
 
 
 def done_since(tx: Tx, task_id: TaskId) -> WorkItem | None:

@@ -79,10 +79,12 @@ class Health(Protocol):
         deadline_s: float,
         *,
         wanted: str = "the expected version",
+        unless: Callable[[str], str | None] = lambda _: None,
     ) -> HealthResult:
         """Observe until the expected version has been stable, ``deadline_s`` seconds are over, or ``stop`` is set.
 
-        ``expected`` judges a full SHA; ``wanted`` names it in messages.
+        ``expected`` judges a full SHA; ``wanted`` names it in messages. ``unless`` is asked about an expected one, and
+        says why it must not be counted yet; then the count starts anew.
         """
         ...
 
@@ -106,6 +108,7 @@ class HealthWatch:
         deadline_s: float,
         *,
         wanted: str = "the expected version",
+        unless: Callable[[str], str | None] = lambda _: None,
     ) -> HealthResult:
         """Observe until there is a verdict; see :class:`Health`."""
         clock = self._clock
@@ -119,8 +122,12 @@ class HealthWatch:
             seen = self.observe_once(environment.probe)
             recent.append(seen)
             observations += 1
-            right = seen.healthy and seen.sha is not None and expected(seen.sha)
-            if right:
+            right = seen.sha if seen.healthy and seen.sha is not None and expected(seen.sha) else None
+            withheld = unless(right) if right is not None else None
+            if withheld is not None:
+                row = 0
+                detail = f"{environment.name} runs {seen.sha}, but that does not count yet: {withheld}."
+            elif right is not None:
                 row, row_began = row + 1, row_began if row else asked
                 stable = clock.boottime() - row_began
                 if row >= environment.healthy_times and stable >= environment.stable_for_s:

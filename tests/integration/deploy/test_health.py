@@ -135,6 +135,32 @@ def test_a_version_that_flaps_is_never_healthy(watch: HealthWatch, target: Targe
     assert result.verdict is HealthVerdict.UNHEALTHY
 
 
+def test_what_must_not_be_counted_yet_is_told_with_its_reason(watch: HealthWatch, target: Target) -> None:
+    result = watch.watch(
+        environment(target),
+        is_new,
+        threading.Event(),
+        0.1,
+        wanted=NEW,
+        unless=lambda sha: f"S-2 stands above {sha}",
+    )
+    assert result.verdict is HealthVerdict.UNHEALTHY
+    assert f"S-2 stands above {NEW}" in result.detail
+    assert "expected" not in result.detail
+    target.answers = lambda number: (200, version(OLD if number == 0 else NEW))
+    asked: list[str] = []
+    target.asked = 0
+
+    def later(sha: str) -> str | None:
+        asked.append(sha)
+        return "not yet" if len(asked) < 3 else None
+
+    result = watch.watch(environment(target, stable_for_s=0.0), is_new, threading.Event(), LONG, unless=later)
+    assert result.healthy
+    assert asked == [NEW] * 5
+    assert result.observations == 6
+
+
 def test_one_contrary_answer_starts_the_count_anew(watch: HealthWatch, target: Target) -> None:
     target.answers = lambda number: (503, version(NEW)) if number == 2 else (200, version(NEW))
     result = watch.watch(environment(target, stable_for_s=0.0), is_new, threading.Event(), LONG)

@@ -1,26 +1,31 @@
 """Which broken tasks are due to be looked at again: once for each fix that is done, and never before (N8)."""
 
-from orchestrator.db import evidence, tasks
+import json
+
+from orchestrator.db import effects, evidence, tasks
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.stage_engine.closing import LOOKED_AT, due_to_be_closed
 from tests.fixtures_db import Store
 
 MERGED = (
-    "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, intent_at, settled_at) "
-    "VALUES (:task, 'merge_pr', 'm', 1, 'applied', 1, :sequence, 't', 'monitor', utc_now(), utc_now())"
+    "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
+    "intent_at, settled_at) "
+    "VALUES (:task, 'merge_pr', 'm', 1, 'applied', 1, :sequence, 't', 'monitor', :evidence, utc_now(), utc_now())"
 )
 
 
-def merged(store: Store, sequence: int, stage: Stage = Stage.DEPLOY) -> Task:
+def merged(store: Store, candidate: int, stage: Stage = Stage.DEPLOY, *, known: int | None = None) -> Task:
+    """A task that was merged with a candidate of that number; ``known``: the ledger's number of the merge itself."""
     task = store.new_task()
-    store.raw(MERGED, {"task": task.id, "sequence": sequence})
+    evidence = json.dumps({"candidate": {"sequence": candidate}})
+    store.raw(MERGED, {"task": task.id, "sequence": known or 100 + candidate, "evidence": evidence})
     store.move(task.id, Stage.DEPLOY)
     return store.task(task.id) if stage is Stage.DEPLOY else store.move(task.id, stage)
 
 
-def broken(store: Store, sequence: int) -> Task:
-    task = merged(store, sequence)
+def broken(store: Store, candidate: int) -> Task:
+    task = merged(store, candidate)
     with store.database.write() as tx:
         tasks.hold(tx, task.id, Hold.ESCALATED, "production is ill")
     return store.task(task.id)
@@ -61,3 +66,18 @@ def test_only_what_is_broken_is_due(store: Store) -> None:
     with store.database.write() as tx:
         tasks.hold(tx, elsewhere.id, Hold.ESCALATED, "it was rejected too often")
     assert due(store, elsewhere) is None
+
+
+def test_merges_follow_one_another_as_their_candidates_do(store: Store) -> None:
+    """A restore finds them on main one task after the other, in any order."""
+    later = merged(store, 2, known=101)
+    first = merged(store, 1, known=102)
+    with store.database.read() as tx:
+        assert effects.merged_since(tx, first.id) == later.work_item
+        assert effects.merged_since(tx, later.id) is None
+        assert effects.done_since(tx, first.id) is None
+    store.move(later.id, Stage.DONE)
+    store.move(first.id, Stage.DONE)
+    with store.database.read() as tx:
+        assert effects.done_since(tx, first.id) == later.work_item
+        assert effects.done_since(tx, later.id) is None

@@ -26,7 +26,7 @@ from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses
-from orchestrator.runtime.supervisor import marked, sweep
+from orchestrator.runtime.sweep import marked, sweep
 from orchestrator.scripted_model.scenario import SHIPPED
 from orchestrator.scripted_model.server import ScriptedModel
 from orchestrator.wiring import open_app

@@ -28,7 +28,7 @@ from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import make_private_folder, read_tail, trim_log
 from orchestrator.runtime.process import Processes
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 from orchestrator.workspace.folders import exists, remove_tree
 
 TAIL_BYTES = 4_000  # of the checks' output, shown to people and to the next agent

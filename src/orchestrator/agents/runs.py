@@ -27,7 +27,7 @@ from orchestrator.runtime.clock import Clock, parse_stamp, stamp
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import PRIVATE_FILE, replace_durably
 from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 
 PROGRAM = "orchestrator.agents.supervisor"
 POLL_SECONDS = 0.2

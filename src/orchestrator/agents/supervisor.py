@@ -26,7 +26,8 @@ from orchestrator.agents.watch import Counter, Watched, judge
 from orchestrator.domain.job import RunOutcome, RunResult, Usage
 from orchestrator.runtime.clock import Clock, SystemClock, stamp
 from orchestrator.runtime.process import Processes, SystemProcesses
-from orchestrator.runtime.supervisor import Chunk, Source, SupervisedProgram, become_subreaper, sweep
+from orchestrator.runtime.supervisor import Chunk, Source, SupervisedProgram, become_subreaper
+from orchestrator.runtime.sweep import sweep
 
 TICK_SECONDS = 0.2  # how soon a limit, a signal or the end is noticed
 HEARTBEAT_SECONDS = 1.0

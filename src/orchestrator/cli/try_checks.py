@@ -18,7 +18,7 @@ from orchestrator.repo_config.records import CiConfig
 from orchestrator.runtime.files import read_tail
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Completed, Processes
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 from orchestrator.workspace.checkout import checked_out
 
 TAIL_BYTES = 2_000

@@ -19,7 +19,7 @@ from orchestrator.monitor import Monitor
 from orchestrator.places import PROCESS
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 from orchestrator.runtime.wakeups import Wakeups
 
 ENDED = ("dead_owner", "not_finalised", "backstop")

@@ -25,7 +25,7 @@ from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.ownership.judge import Judge
 from orchestrator.places import INSTALLATION, PROCESS, Folders
 from orchestrator.runtime.process import Liveness
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 from orchestrator.transition_lease import Ownership
 from orchestrator.workspace.folders import remove_tree
 

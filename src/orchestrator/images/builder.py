@@ -14,7 +14,7 @@ from orchestrator.repo_config.records import ImageConfig
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import read_tail, trim_log
 from orchestrator.runtime.process import Processes
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 
 LOG_LIMIT = 4 * 1024 * 1024  # bytes of a build's log that are kept
 MARKER = "ORCH_BUILD_ID"  # in the environment of everything the build starts

@@ -17,7 +17,11 @@ from typing import IO, Protocol
 
 ZOMBIE_STATES = frozenset("ZXx")
 STOP_POLL_S = 0.2
-START_TICKS_FIELD = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing parenthesis
+# Fields of /proc/<pid>/stat, counted after the command's closing parenthesis: 22, 9, 50 and 51.
+START_TICKS_FIELD = 19
+FLAGS_FIELD = 6
+ENVIRONMENT_FIELDS = (47, 48)
+KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD, <linux/sched.h>
 
 
 class Liveness(StrEnum):
@@ -248,6 +252,19 @@ def process_state(pid: int) -> str | None:
     if not fields:
         return None
     return _state_of_threads(pid) if fields[0] in ZOMBIE_STATES else fields[0]
+
+
+def may_have_environment(pid: int) -> bool:
+    """Whether a process that shows no environment may have one all the same.
+
+    It shows none while it executes another program, and from when it gives up its memory until it is dead. The kernel's
+    own threads, the dead, and whoever was started with an empty one have none.
+    """
+    fields = _stat_fields(pid)
+    if not fields or int(fields[FLAGS_FIELD]) & KERNEL_THREAD or process_state(pid) in (*ZOMBIE_STATES, None):
+        return False
+    begin, end = (int(fields[field]) for field in ENVIRONMENT_FIELDS)
+    return not 0 < begin == end
 
 
 def _state_of_threads(pid: int) -> str:

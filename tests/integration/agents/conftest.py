@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.run_folder import RunFolder
-from orchestrator.runtime.supervisor import sweep
+from orchestrator.runtime.sweep import sweep
 from tests.integration.agents.running import Bench
 
 

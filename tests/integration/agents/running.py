@@ -17,7 +17,7 @@ from orchestrator.repo_config.records import AgentConfig
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.process import SystemProcesses
-from orchestrator.runtime.supervisor import marked
+from orchestrator.runtime.sweep import marked
 from tests.waiting import wait_until
 
 DEADLINE = 60.0

@@ -121,7 +121,10 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "merge_from_parent": (python(f"{LOCAL}.merge", "candidate.base_sha, candidate.sha"),),
     "turned_by_main": (python("orchestrator.effects.merge:MergeEffect.turned", "candidate.base_sha"),),
     "claim_once": (python("orchestrator.runtime.files", "os.link("),),
-    "undo_in_ledger": (python(f"{ENGINE}.acts:Acts.broken", "self._plans.undo("),),
+    "undo_in_ledger": (
+        python(f"{ENGINE}.acts:Acts.broken", "self._intend_undo("),
+        python(f"{ENGINE}.acts:Acts._intend_undo", "self._plans.undo("),
+    ),
     "undo_claim_once": (python("orchestrator.effects.deploy:DeployEffect.probe", "Claimant.CHILD"),),
     "undo_driven_forward": (
         python(f"{ENGINE}.engine:StageEngine._step", "self._acts.drive("),

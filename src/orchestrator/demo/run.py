@@ -39,7 +39,7 @@ from orchestrator.observability.log import configure_logging
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
-from orchestrator.runtime.process import Processes, SystemProcesses
+from orchestrator.runtime.process import Children, SystemProcesses
 from orchestrator.runtime.sessions import SystemSessions
 from orchestrator.wiring import App, open_app, open_readonly
 
@@ -99,7 +99,7 @@ class Demo:
 
     home: Path
     echo: Echo
-    processes: Processes
+    processes: Children
     clock: Clock
     kill: bool = False
     began: float = 0.0

@@ -17,6 +17,7 @@ from typing import IO, Protocol
 
 ZOMBIE_STATES = frozenset("ZXx")
 STOP_POLL_S = 0.2
+ENDED_KEPT = 100
 # Fields of /proc/<pid>/stat, counted after the command's closing parenthesis: 22, 9, 50 and 51.
 START_TICKS_FIELD = 19
 FLAGS_FIELD = 6
@@ -106,11 +107,23 @@ class Processes(Protocol):
         ...
 
 
+class Children(Processes, Protocol):
+    """Processes of which one's own children tell how they ended."""
+
+    def exit_of(self, identity: ProcessIdentity) -> int | None:
+        """How a spawned process ended: its code, or minus the signal that ended it; None where it lives, or it is not
+        known."""
+        ...
+
+
 class SystemProcesses:
     """The real thing, on Linux."""
 
     def __init__(self) -> None:
         self._children: set[int] = set()
+        self._ended: dict[
+            int, int
+        ] = {}  # the last ENDED_KEPT children that were collected, and how they ended
 
     def run(
         self,
@@ -170,6 +183,7 @@ class SystemProcesses:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._ended.pop(child.pid, None)
         self._children.add(child.pid)
         child.returncode = 0  # it outlives us on purpose, which Popen would take for a mistake; see _reap
         return ProcessIdentity(machine_boot_id(), pid_namespace(), child.pid, start_ticks(child.pid) or 0)
@@ -213,13 +227,23 @@ class SystemProcesses:
             os.close(handle)
         return True
 
+    def exit_of(self, identity: ProcessIdentity) -> int | None:
+        """How a spawned process ended; see :class:`Children`."""
+        if self.liveness(identity) is not Liveness.DEAD:
+            return None
+        return self._ended.get(identity.pid)
+
     def _reap(self) -> None:
         """Collect ended children, so that they do not stay as zombies."""
         for pid in tuple(self._children):
             try:
-                ended, _ = os.waitpid(pid, os.WNOHANG)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended == pid:
+                    self._ended[pid] = os.waitstatus_to_exitcode(status)
             except ChildProcessError:
                 ended = pid  # collected by somebody else
+            for oldest in tuple(self._ended)[:-ENDED_KEPT]:
+                self._ended.pop(oldest, None)
             if ended == pid:
                 self._children.discard(pid)
 

@@ -177,3 +177,14 @@ def left_over(home: Path) -> list[str]:
         if str(home) in words or folder.startswith(str(home)):
             found.append(words)
     return found
+
+
+def test_a_life_whose_parent_has_ended_before_it_looked_ends_too(tmp_path: Path) -> None:
+    nobody = "-1"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "orchestrator.demo.lives", nobody, str(tmp_path / "note"), ""],
+        env={**os.environ, "ORCH_HOME": str(tmp_path / "state")},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0

@@ -36,6 +36,16 @@ def spawned(processes: SystemProcesses, tmp_path: Path):
     wait_until(lambda: processes.liveness(identity) is Liveness.DEAD)
 
 
+def test_how_a_child_ended_is_told(processes: SystemProcesses, tmp_path: Path, spawned) -> None:
+    assert processes.exit_of(spawned) is None
+    processes.signal_group(spawned, signal.SIGKILL)
+    assert wait_until(lambda: processes.exit_of(spawned)) == -signal.SIGKILL
+    argv = ["sh", "-c", "exit 3"]
+    other = processes.spawn(argv, cwd=tmp_path, env=ENV, output=tmp_path / "log")
+    assert wait_until(lambda: processes.exit_of(other)) == 3
+    assert processes.exit_of(processes.own()) is None
+
+
 def test_run_returns_both_outputs_and_the_code(processes: SystemProcesses) -> None:
     ended = processes.run(["sh", "-c", "cat; echo err >&2; exit 3"], stdin=b"in", env=ENV)
     assert (ended.returncode, ended.stdout, ended.stderr, ended.timed_out) == (3, b"in", b"err\n", False)

@@ -207,7 +207,13 @@ class App:
         tools = Tools(
             database=self.database,
             ownership=self.ownership,
-            ledger=Ledger(self.database, self._effects(), term=self.term, waypoints=self.outside.waypoints),
+            ledger=Ledger(
+                self.database,
+                self._effects(),
+                term=self.term,
+                waypoints=self.outside.waypoints,
+                redactor=self.redactor,
+            ),
             places=self.places,
             configs=self.configs,
             clock=self.clock,

@@ -17,6 +17,7 @@ from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
 from orchestrator.domain.task import Ticket
 from orchestrator.operations.deciding import Receipt
+from orchestrator.operations.desk import Operations
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.resolutions import Resolution
@@ -112,10 +113,19 @@ class Desk(Protocol):
 class LocalDesk:
     """The desk over a state that this process has opened."""
 
-    def __init__(self, app: App, *, served: bool = False) -> None:
-        self._app = app
-        self._operations = app.operations
+    def __init__(self, app: App | None, *, served: bool = False) -> None:
+        self._opened = app
         self.served = served
+
+    @property
+    def _app(self) -> App:
+        if self._opened is None:
+            raise _nothing_yet()
+        return self._opened
+
+    @property
+    def _operations(self) -> Operations:
+        return self._app.operations
 
     def add_task(self, repo: str, ticket: Ticket, priority: int) -> Plain:
         """File a ticket."""
@@ -200,6 +210,37 @@ class LocalDesk:
         return views.mapping(self._operations.queue())
 
 
+class FirstDesk(LocalDesk):
+    """The desk over a state folder that is not there yet: registering a repository makes it, and nothing else.
+
+    So a command that is refused leaves nothing behind.
+    """
+
+    def __init__(self, make: Callable[[], tuple[App | None, Desk | None]]) -> None:
+        """``make`` makes the state folder, or finds who has made it meanwhile, as :func:`own_or_ask` does."""
+        super().__init__(None)
+        self._make = make
+
+    def register(self, source: Path, name: str, prefix: str) -> Plain:
+        """Register the first repository."""
+        if self._opened is None:
+            self._opened, other = self._make()
+            if other is not None:
+                return other.register(source, name, prefix)
+        return super().register(source, name, prefix)
+
+    def repositories(self) -> list[Plain]:
+        """None, before that."""
+        return super().repositories() if self._opened is not None else []
+
+
+def _nothing_yet() -> NotFound:
+    return NotFound(
+        f"There is nothing in {load_settings(os.environ).home} yet.",
+        hint="`orch init` in a repository makes a beginning; `orch demo` shows one.",
+    )
+
+
 def settings_for_command(*, quiet: bool = True) -> Settings:
     """The settings; a short command keeps its log to warnings unless a level was asked for.
 
@@ -213,11 +254,16 @@ def settings_for_command(*, quiet: bool = True) -> Settings:
 
 @contextmanager
 def acting(role: str) -> Iterator[Desk]:
-    """The desk for a command that changes something.
+    """The desk for a command that changes something; where there is no state yet, one that makes it when it is needed.
 
     :raises StateInUse: the owner does not say where it answers.
     """
-    with own_or_ask(settings_for_command(), role) as (app, desk):
+    settings = settings_for_command()
+    if not settings.database_path.exists():
+        with ExitStack() as stack:
+            yield FirstDesk(lambda: stack.enter_context(own_or_ask(settings, role)))
+        return
+    with own_or_ask(settings, role) as (app, desk):
         if desk is not None:
             yield desk
         elif app is not None:
@@ -269,10 +315,7 @@ def reading(*, live: bool = False) -> Iterator[Desk]:
         yield RemoteDesk(owner)
         return
     if not settings.database_path.exists():
-        raise NotFound(
-            f"There is nothing in {settings.home} yet.",
-            hint="`orch init` in a repository makes a beginning; `orch demo` shows one.",
-        )
+        raise _nothing_yet()
     with ExitStack() as stack:
         try:
             app = stack.enter_context(open_readonly(settings, os.environ))

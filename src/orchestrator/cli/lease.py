@@ -55,9 +55,9 @@ def release(work_item: str, reason: str, person: str | None, as_json: bool) -> i
 
     For an owner that hangs: a dead one is replaced by itself, and a hung one at ORCH_REAPER_MAX_RUNNING_S.
     """
+    said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
     with acting("lease release") as desk:
-        who = plain_text(person_or_user(person), "name")
-        taken = desk.release_lease(work_item, person=who, reason=plain_text(reason, "reason"))
+        taken = desk.release_lease(work_item, person=who, reason=said)
     if as_json:
         say_json(taken)
     else:

@@ -15,7 +15,23 @@ def known_repository(desk: Desk, git: Git, wanted: str | None) -> look.Registere
     :raises NotFound: there is none that fits.
     :raises ConfigError: none is named, and the folder we stand in is no repository that could be meant.
     """
-    known = [look.Registered.of(row) for row in desk.repositories()]
+    return _known(_registered(desk), git, wanted)
+
+
+def refuse_early(git: Git, wanted: str | None) -> None:
+    """Where nothing is registered yet: refuse what :func:`repository_to_run` would, before a state folder is made.
+
+    :raises OrchestratorError: as it says.
+    """
+    if _checkout_meant([], git, wanted) is None:
+        _known([], git, wanted)
+
+
+def _registered(desk: Desk) -> list[look.Registered]:
+    return [look.Registered.of(row) for row in desk.repositories()]
+
+
+def _known(known: list[look.Registered], git: Git, wanted: str | None) -> look.Registered:
     if wanted is not None:
         for one in known:
             if one.name == wanted:
@@ -59,21 +75,13 @@ def repository_to_run(desk: Desk, git: Git, wanted: str | None) -> tuple[look.Re
     :raises ConfigError: there is no repository, or its configuration cannot be used.
     :raises NotFound: there is no repository of that name.
     """
-    known = [look.Registered.of(row) for row in desk.repositories()]
     did: list[str] = []
-    here = _checkout(git, wanted)
-    if here is None or (wanted is not None and any(one.name == wanted for one in known)):
-        if wanted is None and not known:
-            here = look.look_at(git, Path.cwd())  # says what is wrong with it
-        at = known_repository(desk, git, wanted)
+    known = _registered(desk)
+    meant = _checkout_meant(known, git, wanted)
+    if meant is None:
+        at = _known(known, git, wanted)
     else:
-        found = look.find_registered(git, here, known)
-        if found is None and not (here.top / look.CONFIG_FILE).is_file():
-            raise ConfigError(
-                f"{here.top} has no {look.CONFIG_FILE}: how to check it is not known. Nothing was filed.",
-                hint="`orch init` writes one after a look at the repository.",
-            )
-        look.config_in_checkout(here)
+        here, found = meant
         if found is None:
             found = look.register(desk, git, here, None, None)
             did.append(f"Registered as {found.name}; its tasks are {found.prefix}-1, {found.prefix}-2 …")
@@ -81,6 +89,25 @@ def repository_to_run(desk: Desk, git: Git, wanted: str | None) -> tuple[look.Re
         did += look.settle(git, here, at)
     look.config_on_main(git, at)
     return at, did
+
+
+def _checkout_meant(
+    known: list[look.Registered], git: Git, wanted: str | None
+) -> tuple[look.Checkout, look.Registered | None] | None:
+    """The checkout that is to be run, and what it is registered as; None where none is meant, but one by its name."""
+    here = _checkout(git, wanted)
+    if here is None or (wanted is not None and any(one.name == wanted for one in known)):
+        if wanted is None and not known:
+            look.look_at(git, Path.cwd())  # says what is wrong with it
+        return None
+    found = look.find_registered(git, here, known)
+    if found is None and not (here.top / look.CONFIG_FILE).is_file():
+        raise ConfigError(
+            f"{here.top} has no {look.CONFIG_FILE}: how to check it is not known. Nothing was filed.",
+            hint="`orch init` writes one after a look at the repository.",
+        )
+    look.config_in_checkout(here)
+    return here, found
 
 
 def _checkout(git: Git, wanted: str | None) -> look.Checkout | None:

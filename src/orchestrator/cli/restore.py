@@ -42,9 +42,9 @@ def accept(reason: str, person: str | None, as_json: bool) -> int:
     Nothing that has taken place is repeated: merges on main, starts and undos are taken over as they are. Refused where
     nothing is closed.
     """
+    said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
     with acting("restore") as desk:
-        who = plain_text(person_or_user(person), "name")
-        told = desk.restore_accept(person=who, reason=plain_text(reason, "reason"))
+        told = desk.restore_accept(person=who, reason=said)
     if as_json:
         say_json(told)
         return 0

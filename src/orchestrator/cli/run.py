@@ -8,7 +8,7 @@ from orchestrator.cli.checkout import default_branch
 from orchestrator.cli.desk import Desk, LocalDesk, own_or_ask, settings_for_command
 from orchestrator.cli.follow import Tell
 from orchestrator.cli.options import json_option, ticket_from
-from orchestrator.cli.resolve import repository_to_run
+from orchestrator.cli.resolve import refuse_early, repository_to_run
 from orchestrator.cli.terminal import note, say
 from orchestrator.cli.watching import conclude, is_frozen, watch_here, watch_there
 from orchestrator.runtime.git import Git
@@ -39,9 +39,12 @@ def command(
     wanted = ticket_from(ticket, body, body_file, labels)
     settings = settings_for_command()
     tell: Tell = note if as_json else say
+    git = Git(SystemProcesses())
+    if not settings.database_path.exists():
+        refuse_early(git, repo)
     with own_or_ask(settings, "run") as (app, remote):
         desk = LocalDesk(app, served=True) if app is not None else cast(Desk, remote)
-        at, did = repository_to_run(desk, Git(SystemProcesses()), repo)
+        at, did = repository_to_run(desk, git, repo)
         for line in did:
             tell(line)
         work_item = str(desk.add_task(at.name, wanted, 0)["work_item"])

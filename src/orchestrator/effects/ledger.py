@@ -26,6 +26,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.task import Task
+from orchestrator.observability.redactor import Redactor
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.waypoints import Waypoints
 
@@ -64,12 +65,20 @@ class Ledger:
     """Acts through the effects it was given."""
 
     def __init__(
-        self, database: Database, kinds: Mapping[EffectName, Effect], *, term: Term, waypoints: Waypoints
+        self,
+        database: Database,
+        kinds: Mapping[EffectName, Effect],
+        *,
+        term: Term,
+        waypoints: Waypoints,
+        redactor: Redactor | None = None,
     ) -> None:
+        """``redactor`` takes secrets out of what an authority says, before it is stored or told."""
         self._database = database
         self._kinds = kinds
         self._term = term
         self._waypoints = waypoints
+        self._redactor = redactor or Redactor()
 
     def drive(self, lease: Lease, task: Task, intent: Intent, *, turned: str | None = None) -> Proof | Open:
         """Bring an intent as close to its outcome as it goes now; settles nothing itself.
@@ -144,7 +153,11 @@ class Ledger:
             return self._doubt(lease, task, intent, str(error))
         if reason is not None:
             return self.give_up(lease, task, intent, reason)
-        why = str(failure) if failure else "it was sent, but the authority does not show it yet"
+        why = (
+            self._redactor.text(str(failure))
+            if failure
+            else "it was sent, but the authority does not show it yet"
+        )
         log.warning("effect not applied yet", effect=intent.name.value, task=task.work_item, reason=why)
         return Open(intent, why, in_doubt=False)
 
@@ -156,7 +169,8 @@ class Ledger:
         try:
             effect.revoke(intent)
         except OutsideError as error:
-            return Open(intent, f"giving up is decided, but it could not be revoked: {error}", in_doubt=True)
+            why = self._redactor.text(str(error))
+            return Open(intent, f"giving up is decided, but it could not be revoked: {why}", in_doubt=True)
         self._reach("after_revoke", intent, lease)
         seen = self._probe(effect, intent, "after_revoke")
         if isinstance(seen, NotApplied):
@@ -165,7 +179,7 @@ class Ledger:
             return Proof(
                 intent, EffectState.APPLIED, seen.fact, "it had taken place before it could be revoked"
             )
-        return Open(intent, seen.reason, in_doubt=True)
+        return Open(intent, self._redactor.text(seen.reason), in_doubt=True)
 
     def _conclude(self, lease: Lease, task: Task, intent: Intent, seen: Probe) -> Proof | Open:
         if isinstance(seen, Applied):
@@ -174,6 +188,7 @@ class Ledger:
 
     def _doubt(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Open:
         """Hold: never guess. The state is stored once; probing again is the reconciler's."""
+        reason = self._redactor.text(reason)
         if intent.state is EffectState.INTENDED:
             intent = self._move(lease, task, intent, EffectState.IN_DOUBT, reason)
         log.warning("effect in doubt", effect=intent.name.value, task=task.work_item, reason=reason)

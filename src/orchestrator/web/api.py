@@ -205,7 +205,7 @@ def _acting(api: FastAPI, operations: Operations) -> None:
 
     @api.post("/transition-lease/release", tags=["acting"])
     def release(
-        work_item: str, said: Annotated[bodies.UnfreezeBody, Depends(bodies.reader(bodies.UnfreezeBody))]
+        work_item: str, said: Annotated[bodies.ReleaseBody, Depends(bodies.reader(bodies.ReleaseBody))]
     ) -> Json:
         """Take a task from its owner, who is refused from then on; 409 where nobody owns it."""
         return Json(views.record(operations.release_lease(work_item, person=said.person, reason=said.reason)))
@@ -231,11 +231,12 @@ def _registering(api: FastAPI, register: Register) -> None:
 def _restoring(api: FastAPI, restore: Acceptance) -> None:
     @api.get("/restore", tags=["reading"])
     def status() -> Json:
-        """What is closed after a restore, what was found, and what accepting it would do."""
+        """What is closed after a restore, what was found, and what accepting it would do; every forge is asked, so that
+        this asks for the token always."""
         return Json(restore.status())
 
     @api.post("/restore/accept", tags=["acting"])
-    def accept(said: Annotated[bodies.UnfreezeBody, Depends(bodies.reader(bodies.UnfreezeBody))]) -> Json:
+    def accept(said: Annotated[bodies.AcceptBody, Depends(bodies.reader(bodies.AcceptBody))]) -> Json:
         """Import what was found, have unfinished tasks wait for a person, and open what was closed; 409 where nothing
         is closed, or no reason is given."""
         return Json(restore.accept(person=said.person, reason=said.reason))

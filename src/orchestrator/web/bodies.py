@@ -51,6 +51,14 @@ class UnfreezeBody(_Decided):
     lend_to: Annotated[_Name | None, Field(alias="for")] = None
 
 
+class ReleaseBody(_Decided):
+    """``POST /transition-lease/release``."""
+
+
+class AcceptBody(_Decided):
+    """``POST /restore/accept``."""
+
+
 class DecisionBody(_Decided):
     """A person's decision about a task; ``subject`` is the commit that the person saw."""
 

@@ -27,6 +27,7 @@ LOGIN_PATH = "/login"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+COSTLY_PATHS = frozenset({"/restore"})  # reading that has forges asked: not for whoever comes by
 _SESSION_PURPOSE = b"orchestrator board session, version 1"
 
 _EVERY_ANSWER = {
@@ -47,10 +48,10 @@ class Door:
     """Who may come in.
 
     With a ``token`` everything but ``open_paths`` asks for it. Without one reading is open to whoever reaches the
-    address (loopback), while every change asks for ``local_token`` if there is one; filing a ticket is a change, for
-    its labels can lift a gate. ``local_token`` is always as good as ``token``. This keeps out other users of the
-    machine, web pages and programs that stumble on the port. It does not keep out a program of the same user, an agent
-    included: that one can read ``local_token`` in ``api.json``.
+    address (loopback), while every change asks for ``local_token`` if there is one, and so does reading that is costly;
+    filing a ticket is a change, for its labels can lift a gate. ``local_token`` is always as good as ``token``. This
+    keeps out other users of the machine, web pages and programs that stumble on the port. It does not keep out a
+    program of the same user, an agent included: that one can read ``local_token`` in ``api.json``.
     """
 
     token: str | None = None
@@ -64,7 +65,7 @@ class Door:
             return False
         if self.token is not None:
             return True
-        return self.local_token is not None and method not in SAFE_METHODS
+        return self.local_token is not None and (method not in SAFE_METHODS or path in COSTLY_PATHS)
 
     def knows(self, token: str) -> bool:
         """Whether this is a token of ours; takes as long for a wrong one as for a right one."""

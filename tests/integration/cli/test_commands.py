@@ -26,6 +26,37 @@ def shop(here: Here, orch: Orch) -> Here:
     return here
 
 
+class TestAnEmptyHome:
+    """Nothing is there yet: what is refused leaves nothing behind."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("task", "add", "x"),
+            ("task", "add", "x", "--repo", "shop"),
+            ("task", "approve", "SHOP-1"),
+            ("task", "cancel", "a\udcffb"),
+            ("effect", "resolve", "7", "applied", "--reason", "x"),
+            ("lease", "release", "SHOP-1", "--reason", "x"),
+            ("unfreeze", "shop"),
+            ("restore", "accept", "--reason", "x"),
+            ("run", "x"),
+            ("run", "x", "--repo", "nowhere"),
+            ("init", "--name", "No Name!"),
+            ("init", "--prefix", "-"),
+            ("init", "../nowhere"),
+        ],
+        ids=" ".join,
+    )
+    def test_stays_empty_where_a_command_is_refused(
+        self, here: Here, orch: Orch, words: tuple[str, ...]
+    ) -> None:
+        place = orch.checkout(files={"x": "x"}).folder
+        said = here(*words, cwd=place)
+        assert said.code == 2, said.err
+        assert not orch.home.exists()
+
+
 class TestFiling:
     def test_files_and_says_what_comes_next(self, shop: Here) -> None:
         said = shop("task", "add", "Add a basket", "--body", "With a sum.", "--label", "fast")

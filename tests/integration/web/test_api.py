@@ -28,6 +28,16 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+class Restore:
+    """Counts who has asked for what was restored."""
+
+    looked = 0
+
+    def status(self) -> dict[str, object]:
+        self.looked += 1
+        return {"closed": False}
+
+
 @pytest.fixture
 def api(serve: Serve) -> Any:
     with client(serve()) as opened:
@@ -223,6 +233,13 @@ class TestALease:
         task = desk.file()
         with desk.ownership.transition(task.id, Actor.MONITOR):
             assert api.post("/transition-lease/release?work_item=SHOP-1").status_code == 200
+
+    def test_knows_no_word_of_another_request(self, api: httpx.Client, desk: Desk) -> None:
+        task = desk.file()
+        with desk.ownership.transition(task.id, Actor.MONITOR):
+            for sent in ({"for": "SHOP-1"}, {"subject": "a" * 40}):
+                answer = api.post("/transition-lease/release?work_item=SHOP-1", json=sent)
+                assert answer.status_code == 400
 
     @pytest.mark.parametrize(
         ("work_item", "status", "detail"),
@@ -444,6 +461,16 @@ class TestTokens:
             for path in ("/tasks/SHOP-1/cancel", "/tasks/SHOP-1/approve", "/serial-gate/unfreeze?repo=shop"):
                 assert api.post(path).status_code == 401
             assert api.post("/tasks/SHOP-1/cancel", headers=bearer(LOCAL)).status_code == 202
+
+    def test_what_has_forges_asked_is_read_with_one_alone(self, serve: Serve) -> None:
+        restore = Restore()
+        with client(serve(local_token=LOCAL, restore=restore)) as api:
+            for path in ("/restore", "/restore?x=1", "/restore/"):
+                assert api.get(path, follow_redirects=True).status_code == 401, path
+            assert restore.looked == 0
+            assert api.get("/restore", headers=bearer(LOCAL)).status_code == 200
+            assert api.post("/restore/accept", json={"for": "x"}, headers=bearer(LOCAL)).status_code == 400
+        assert restore.looked == 1
 
     def test_a_browser_is_shown_the_way_in(self, serve: Serve) -> None:
         with client(serve(token=TOKEN), accept="text/html") as api:

@@ -17,8 +17,11 @@ from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.effects.ledger import Ledger, Open, Proof
+from orchestrator.observability.redactor import Redactor
 from orchestrator.ownership.term import Term
 from tests.fixtures_db import Store
+
+SECRET = "a-secret-of-the-forge"
 
 APPLIED, NOT_APPLIED, UNKNOWN = Applied({"sha": "m"}), NotApplied({"tip": "b"}), Unknown("the forge is away")
 
@@ -36,6 +39,7 @@ class Authority:
     turned_by: str | None = None
     turned_unreadable: bool = False
     fenced: bool = False
+    says: str = ""  # what its errors end in
     journal: list[str] = field(default_factory=list)
     on: dict[str, Callable[[], None]] = field(default_factory=dict)
     failures: list[Exception | None] = field(default_factory=list)
@@ -43,7 +47,7 @@ class Authority:
     def probe(self, intent: Intent) -> Probe:
         self._note("probe")
         if not self.readable:
-            return UNKNOWN
+            return replace(UNKNOWN, reason=UNKNOWN.reason + self.says)
         return APPLIED if self.happened else NOT_APPLIED
 
     def act(self, intent: Intent) -> None:
@@ -51,18 +55,18 @@ class Authority:
         if self.lands and not self.fenced:
             self.happened = True
         if self.refuses or self.fenced:
-            raise AuthorityUnreachable("405 try again later")
+            raise AuthorityUnreachable(f"405 try again later{self.says}")
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
         self.failures.append(failure)
         if self.turned_unreadable:
-            raise AuthorityUnreachable("main cannot be read")
+            raise AuthorityUnreachable(f"main cannot be read{self.says}")
         return self.turned_by
 
     def revoke(self, intent: Intent) -> None:
         self._note("revoke")
         if not self.revocable:
-            raise AuthorityUnreachable("no answer")
+            raise AuthorityUnreachable(f"no answer{self.says}")
         self.fenced = True
 
     def _note(self, what: str) -> None:
@@ -133,7 +137,13 @@ def scene(store: Store) -> Scene:
     authority, points = Authority(), Points()
     term = Term(store.clock, 30.0)
     term.renew(store.clock.boottime())
-    ledger = Ledger(store.database, {EffectName.MERGE_PR: authority}, term=term, waypoints=points)
+    ledger = Ledger(
+        store.database,
+        {EffectName.MERGE_PR: authority},
+        term=term,
+        waypoints=points,
+        redactor=Redactor([SECRET]),
+    )
     return Scene(store, task, lease, intent, authority, points, ledger, term)
 
 
@@ -145,6 +155,22 @@ def proven(result: Proof | Open) -> Proof:
 def unproven(result: Proof | Open) -> Open:
     assert isinstance(result, Open), result
     return result
+
+
+@pytest.mark.parametrize("refuses", ["act", "turned", "probe", "revoke", "probe after revoke"])
+def test_what_an_authority_says_is_stored_and_told_without_secrets(scene: Scene, refuses: str) -> None:
+    at = scene.authority
+    at.says = f" of https://me:{SECRET}@forge"
+    at.readable = refuses != "probe"
+    at.turned_unreadable = refuses == "turned"
+    at.refuses, at.lands = refuses == "act", False
+    at.revocable = refuses != "revoke"
+    if refuses == "probe after revoke":
+        at.on["revoke"] = lambda: setattr(at, "readable", False)
+    told = unproven(scene.drive("a cancel" if "revoke" in refuses else None))
+    assert "of https://me:***" in told.reason
+    assert not scene.store.rows("SELECT 1 FROM events WHERE data LIKE :s", {"s": f"%{SECRET}%"})
+    assert SECRET not in str(scene.column("reason"))
 
 
 def test_an_intent_keeps_what_was_judged(scene: Scene) -> None:

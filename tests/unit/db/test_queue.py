@@ -8,7 +8,7 @@ from orchestrator.domain.errors import ConstraintRefused
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.job import Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Task
+from orchestrator.domain.task import Hold, Task
 from tests.fixtures_db import Store
 
 ME, OTHER = BootId("me"), BootId("other")
@@ -49,6 +49,20 @@ def test_a_queued_job_is_about_the_tasks_stage_and_round(store: Store) -> None:
         3,
     )
     assert (job.subject, job.brief, job.claimed_by, job.error) == ("a subject", "a brief", None, None)
+
+
+@pytest.mark.parametrize("hold", list(Hold))
+def test_nothing_is_started_for_a_task_that_is_held(store: Store, hold: Hold) -> None:
+    """Its pull request was closed, or a restore has taken it out, while the job was in the queue."""
+    task, job = enqueue(store)
+    with store.database.write() as tx:
+        assert tasks.hold(tx, task.id, hold, "closed by hand")
+    assert claim(store) is None
+    _, other = enqueue(store)
+    assert claimed(store).id == other.id
+    with store.database.write() as tx:
+        assert tasks.release_hold(tx, task.id)
+    assert claimed(store).id == job.id
 
 
 def test_the_attempt_is_counted_at_the_claim(store: Store) -> None:

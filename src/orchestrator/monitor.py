@@ -45,9 +45,7 @@ class Monitor:
     def __init__(self, engine: StageEngine) -> None:
         self._engine = engine
 
-    def conclude(
-        self, job: Job, run_id: RunId, result: RunResult, *, owner: Actor = Actor.MONITOR
-    ) -> Outcome:
+    def conclude(self, job: Job, run_id: RunId, result: RunResult) -> Outcome:
         """Store the run and end or requeue its job in one commit, then look at the task."""
         decision = decide(job, result)
         said = f"{result.outcome}: {result.summary}"[:2000]
@@ -64,4 +62,4 @@ class Monitor:
         else:
             error = None if decision.status is JobStatus.DONE else said
             self._engine.finish_job(job, decision.status, error=error, run=run)
-        return self._engine.advance_stage(job.task_id, owner, run_id=run_id, job_id=job.id)
+        return self._engine.advance_stage(job.task_id, Actor.MONITOR, run_id=run_id, job_id=job.id)

@@ -19,6 +19,7 @@ from orchestrator.daemons.housekeeper import Housekeeper
 from orchestrator.daemons.inbox import Inbox
 from orchestrator.daemons.job_reaper import JobReaper
 from orchestrator.daemons.lease_reaper import LeaseReaper
+from orchestrator.daemons.lost_jobs import LostJobs
 from orchestrator.daemons.outbox import Outbox
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.reconciler import Reconciler
@@ -291,12 +292,25 @@ class App:
         )
 
     @cached_property
+    def lost_jobs(self) -> LostJobs:
+        """Jobs whose owner has ended."""
+        return LostJobs(
+            self.database,
+            self.launcher,
+            self.worker,
+            boot_id=self.boot_id,
+            judge=self.ownership.judge,
+            process_ttl_s=self.settings.process_ttl_s,
+            clock=self.clock,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
     def recovery(self) -> Recovery:
         """What an earlier life left behind."""
         return Recovery(
             self.database,
-            self.launcher,
-            self.worker,
+            self.lost_jobs,
             self.driver,
             self.folders,
             self.ownership,
@@ -304,7 +318,7 @@ class App:
             judge=self.ownership.judge,
             process_ttl_s=self.settings.process_ttl_s,
             max_held_s=self.settings.reaper_max_running_s,
-            telemetry=self.telemetry,
+            clock=self.clock,
         )
 
     @cached_property
@@ -320,13 +334,11 @@ class App:
         return JobReaper(
             self.database,
             self.launcher,
-            self.monitor,
             self.worker,
+            self.lost_jobs,
             boot_id=self.boot_id,
-            processes=self.processes,
             clock=self.clock,
             interval_s=self.settings.reaper_interval_s,
-            process_ttl_s=self.settings.process_ttl_s,
             finalize_grace_s=self.settings.reaper_finalize_grace_s,
             max_running_s=self.settings.reaper_max_running_s,
             wakeups=self.wakeups,

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from orchestrator.check_runner import CheckRunner
 from orchestrator.daemons.job_reaper import JobReaper
+from orchestrator.daemons.lost_jobs import LostJobs
 from orchestrator.db import evidence, jobs, leases, repositories, tasks
 from orchestrator.db.database import Database
 from orchestrator.db.evidence import CheckResult
@@ -35,7 +36,7 @@ from orchestrator.effects.merge import MergeEffect
 from orchestrator.effects.pull_request import OpenPrEffect
 from orchestrator.effects.push import PushEffect
 from orchestrator.finalizer_liveness import FinalizerLiveness
-from orchestrator.monitor import Monitor
+from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
 from orchestrator.ownership.term import Term
 from orchestrator.places import Folders, Place
@@ -315,10 +316,14 @@ class Installation:
             processes=cast(Any, self.processes), clock=around.clock, entropy=around.entropy, environ={},
         )  # fmt: skip
         self.checks.coin = around.coin
+        nobody: Any = _NoRuns()
+        lost = LostJobs(
+            database, nobody, nobody, boot_id=process.boot_id, judge=self.ownership.judge,
+            process_ttl_s=ALWAYS_SILENT_S, clock=around.clock, telemetry=Telemetry(),
+        )  # fmt: skip
         self.reaper = JobReaper(
-            database, cast(Any, _NoRuns()), Monitor(self.engine), cast(Any, _NoRuns()),
-            boot_id=process.boot_id, processes=cast(Any, self.processes), clock=around.clock, interval_s=1.0,
-            process_ttl_s=ALWAYS_SILENT_S, finalize_grace_s=1e9, max_running_s=1e9, wakeups=Wakeups(),
+            database, nobody, nobody, lost, boot_id=process.boot_id, clock=around.clock, interval_s=1.0,
+            finalize_grace_s=1e9, max_running_s=1e9, wakeups=Wakeups(),
         )  # fmt: skip
 
     def candidates(self, task_id: TaskId) -> list[Candidate]:

@@ -160,6 +160,8 @@ class QueueWorker:
         )
         with self._lock:
             self._underway[job.id] = _Underway(job.kind.agent, stop, thread, self._clock.boottime())
+            if self._stopping.is_set():  # the others have been told already
+                stop.set()
         thread.start()
 
     def _stop_one(self, task_id: TaskId, stop: threading.Event, reason: str) -> None:

@@ -6,24 +6,22 @@ one that lives on the same database is left alone.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import structlog
 
-from orchestrator.daemons.queue_worker import QueueWorker
+from orchestrator.daemons.lost_jobs import Found, LostJobs
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import events, jobs, leases, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId
-from orchestrator.domain.job import Job, JobStatus
+from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Actor
-from orchestrator.launcher import Launcher
 from orchestrator.observability.never_raise import never_raises
-from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.ownership.judge import Judge
 from orchestrator.places import INSTALLATION, PROCESS, Folders
+from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness
 from orchestrator.runtime.sweep import sweep
 from orchestrator.transition_lease import Ownership
@@ -44,8 +42,7 @@ class Recovery:
     def __init__(
         self,
         database: Database,
-        launcher: Launcher,
-        worker: QueueWorker,
+        lost: LostJobs,
         driver: TaskDriver,
         folders: Folders,
         ownership: Ownership,
@@ -54,11 +51,10 @@ class Recovery:
         judge: Judge,
         process_ttl_s: float,
         max_held_s: float,
-        telemetry: Telemetry,
+        clock: Clock,
     ) -> None:
         self._database = database
-        self._launcher = launcher
-        self._worker = worker
+        self._lost = lost
         self._driver = driver
         self._folders = folders
         self._ownership = ownership
@@ -66,7 +62,7 @@ class Recovery:
         self._boot_id = boot_id
         self._judge = judge
         self._ttl_s = process_ttl_s
-        self._telemetry = telemetry
+        self._clock = clock
 
     def requeue_running_jobs(self) -> int:
         """Give back the checks that ended processes were running (agents' jobs are looked at one by one).
@@ -74,7 +70,13 @@ class Recovery:
         Whatever is left of them, and of builds, is ended first: nothing of it may run beside its repetition.
         """
         alive = self._alive()
-        self._end_earlier_work(alive)
+        if not self._judge.may_take_over():
+            log.warning("nothing of other processes is taken over now; the reaper does it later")
+            return 0
+        left = self._end_earlier_work(alive)
+        if left or not self._judge.may_take_over():  # that may have taken a while
+            log.warning("left by an earlier life, and does not end; the reaper looks again", pids=left)
+            return 0
         found = []
         with self._database.write() as tx:
             for owner in {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)} - alive:
@@ -90,14 +92,11 @@ class Recovery:
     def recover_on_startup(self) -> dict[str, int]:
         """Clear the leases of the dead; adopt runs, be they over, give back jobs that have none; then have every open
         task looked at (FR-4)."""
-        counts = {"adopted": 0, "lost": 0, "requeued": 0, "failed": 0, "looked_at": 0}
+        counts = dict.fromkeys((*Found, FAILED, "looked_at"), 0)
         counts["reclaimed"] = len(self._ownership.reclaim(Actor.RECOVERY, self._max_held_s))
         with self._database.read() as tx:
             left = jobs.running_of_others(tx, self._boot_id)
-        alive = self._alive()
         for job in left:
-            if job.claimed_by in alive:
-                continue
             outcome = self._recover(job)
             counts[outcome] += 1
             if outcome == FAILED:
@@ -108,19 +107,20 @@ class Recovery:
 
     def _alive(self) -> set[BootId]:
         """Every process that has not ended, this one among them."""
+        read_at = self._clock.boottime()
         with self._database.read() as tx:
-            rows = leases.processes(tx, self._ttl_s)
+            rows, now = leases.processes(tx, self._ttl_s), leases.now(tx)
+        self._judge.compare(now, read_at)
         others = {row.boot_id for row in rows if self._judge.process(row) is not Liveness.DEAD}
         return others | {self._boot_id}
 
-    def _end_earlier_work(self, alive: Collection[BootId]) -> None:
-        """What this installation's ended processes have started. Agents and deploys are not ours to end (law 8)."""
+    def _end_earlier_work(self, alive: Collection[BootId]) -> tuple[int, ...]:
+        """What this installation's ended processes have started; what of it does not end. Agents and deploys are not
+        ours to end (law 8)."""
         mark = self._folders.marks()[INSTALLATION]
         left = sweep(f"{INSTALLATION}={mark}", spare=[f"{PROCESS}={boot_id}" for boot_id in alive])
-        if left:
-            log.warning("left by an earlier life, and does not end", pids=left)
-        if not self._folders.all_checkouts.is_dir():
-            return
+        if left or not self._folders.all_checkouts.is_dir():
+            return left
         for checkout in self._folders.all_checkouts.iterdir():
             if checkout.name in alive:
                 continue
@@ -128,32 +128,12 @@ class Recovery:
                 remove_tree(checkout)
             except OutsideError as error:  # only room is lost: no later checkout has its name
                 log.warning("checkout of an earlier life not removed", reason=str(error))
+        return left
 
     @never_raises(FAILED, log)
     def _recover(self, job: Job) -> str:
         """One broken task, run folder or repository does not keep the others from starting (law 9)."""
-        with self._database.read() as tx:
-            run = jobs.open_run_of_job(tx, job.id)
-        if run is None:
-            return self._give_back(job)
-        ours = replace(job, claimed_by=self._boot_id)
-        flight = self._launcher.adopt(ours, run)
-        with self._database.write() as tx:
-            if not jobs.adopt(tx, job, self._boot_id):
-                return "lost"
-        self._telemetry.count(Metric.RUNS_ADOPTED)
-        self._worker.resume(ours, flight)
-        return "adopted"
-
-    def _give_back(self, job: Job) -> str:
-        with self._database.write() as tx:
-            status = jobs.reap_running_job(tx, job, "its owner died before the agent started")
-            if status is not None:
-                data = {"error": "its owner died", "status": status}
-                task = tasks.get(tx, job.task_id)
-                kind = EventType.JOB_REQUEUED if status is JobStatus.QUEUED else EventType.JOB_FINISHED
-                events.append(tx, kind, Actor.RECOVERY, task=task, data=data)
-        return "requeued"
+        return self._lost.take_over(job, Actor.RECOVERY)
 
     def _look_at_open_tasks(self) -> int:
         seen, after = 0, 0
@@ -167,6 +147,8 @@ class Recovery:
 
     def _forget_dead_processes(self) -> None:
         """What a lease or a running job names is kept, and so is one that may only be silent: it could come back."""
+        if not self._judge.may_take_over():
+            return
         with self._database.read() as tx:
             rows = [row for row in leases.processes(tx, FORGOTTEN_S) if row.boot_id != self._boot_id]
         ended = [row for row in rows if self._judge.process(row) is Liveness.DEAD]

@@ -52,8 +52,25 @@ class Judge:
     def replaceable(self, held: Held, read_at: float) -> bool:
         """Whether its lease may be taken over: its owner is dead, and no clock has jumped by which that was judged
         (law 12). ``read_at`` is CLOCK_BOOTTIME from before the lease was read."""
-        self._term.compare(read_at, parse_stamp(held.read_at))
-        return self.owner(held.row, held.process) is Liveness.DEAD and not self._term.apart()
+        self.compare(held.read_at, read_at)
+        return self.owner(held.row, held.process) is Liveness.DEAD and self.may_take_over()
+
+    @never_raises(False, log)
+    def ended(self, process: ProcessRow | None, told: str, read_at: float) -> bool:
+        """Whether what another process was at may be taken over. ``process`` is None where it is not on the list any
+        more; ``told`` is the database's time at which that was read, ``read_at`` ours from before."""
+        self.compare(told, read_at)
+        dead = process is None or self.process(process) is Liveness.DEAD
+        return dead and self.may_take_over()
+
+    def compare(self, told: str, read_at: float) -> None:
+        """Hold the database's time, as it was ``told``, against our own from before that was read."""
+        self._term.compare(read_at, parse_stamp(told))
+
+    def may_take_over(self) -> bool:
+        """Whether this process may take anything from anybody now: its own term runs, and the clocks agree by which
+        others are judged (law 12). Asked before each step that cannot be taken back."""
+        return self._term.number() is not None and not self._term.apart()
 
     def process(self, row: ProcessRow) -> Liveness:
         """At once where /proc proves it; else dead once its term has ended."""

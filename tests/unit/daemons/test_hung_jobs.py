@@ -13,7 +13,6 @@ from orchestrator.domain.ids import BootId, Sha
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.runtime.process import SystemProcesses
 from orchestrator.runtime.wakeups import Wakeups
 from tests.fixtures_db import REPO, Store
 from tests.waiting import wait_until
@@ -61,9 +60,8 @@ def test_the_only_place_for_checks_is_freed(store: Store, checks: HangingChecks)
         wakeups=wakeups, telemetry=Telemetry(), open_repositories=lambda: frozenset({REPO}),
     )  # fmt: skip
     reaper = JobReaper(
-        store.database, cast(Any, Nobody()), cast(Any, Nobody()), worker, boot_id=ME, processes=SystemProcesses(),
-        clock=store.clock, interval_s=1.0, process_ttl_s=30.0, finalize_grace_s=GRACE_S, max_running_s=BACKSTOP_S,
-        wakeups=wakeups,
+        store.database, cast(Any, Nobody()), worker, cast(Any, Nobody()), boot_id=ME, clock=store.clock,
+        interval_s=1.0, finalize_grace_s=GRACE_S, max_running_s=BACKSTOP_S, wakeups=wakeups,
     )  # fmt: skip
     task = store.new_task(stage=Stage.DEVELOPMENT)
     with store.database.write() as tx:

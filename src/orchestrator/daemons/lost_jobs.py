@@ -1,0 +1,124 @@
+"""Jobs that nobody is at any more, at start and in ordinary running alike: a run is watched again, be it over or not; a
+job that has none goes back to the queue (laws 6, 8).
+
+Must hold: only what a process has left that has ended is taken, while this one may take anything over at all, and only
+if nothing has been heard of the other since it was judged. A job is claimed before its run is touched, so that of two
+that find it one acts.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+
+import structlog
+
+from orchestrator.daemons.queue_worker import QueueWorker
+from orchestrator.db import events, jobs, leases, tasks
+from orchestrator.db.database import Database, Tx
+from orchestrator.db.leases import ProcessRow
+from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import BootId
+from orchestrator.domain.job import AgentRun, Job, JobStatus
+from orchestrator.domain.lease import Actor
+from orchestrator.launcher import Launcher
+from orchestrator.observability.telemetry import Metric, Telemetry
+from orchestrator.ownership.judge import Judge
+from orchestrator.places import PROCESS
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.sweep import sweep
+
+log = structlog.get_logger(__name__)
+
+
+class Found(StrEnum):
+    """What became of a job that was looked at."""
+
+    ADOPTED = "adopted"  # its run is watched here, and finalised if it has ended
+    REQUEUED = "requeued"
+    LOST = "lost"  # somebody else was first
+    OWNER_MAY_LIVE = "owner_may_live"
+    LEFT_BEHIND = "left_behind"  # something that its owner had started does not end
+
+
+class LostJobs:
+    """Takes jobs from owners that have ended."""
+
+    def __init__(
+        self,
+        database: Database,
+        launcher: Launcher,
+        worker: QueueWorker,
+        *,
+        boot_id: BootId,
+        judge: Judge,
+        process_ttl_s: float,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._database = database
+        self._launcher = launcher
+        self._worker = worker
+        self._boot_id = boot_id
+        self._judge = judge
+        self._ttl_s = process_ttl_s
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def take_over(self, job: Job, actor: Actor) -> Found:
+        """Take a job from another process, where that has ended.
+
+        :raises OutsideError: its run folder cannot be used. The job is then ours, and is looked at again.
+        """
+        read_at = self._clock.boottime()
+        with self._database.read() as tx:
+            now, owner = leases.now(tx), self._process(tx, job.claimed_by)
+            run = jobs.open_run_of_job(tx, job.id)
+        if not self._judge.ended(owner, now, read_at):
+            return Found.OWNER_MAY_LIVE
+        if run is None:
+            return self._give_back(job, owner, actor)
+        with self._database.write() as tx:
+            if self._process(tx, job.claimed_by) != owner or not jobs.adopt(tx, job, self._boot_id):
+                return Found.LOST
+        self.resume(replace(job, claimed_by=self._boot_id), run)
+        return Found.ADOPTED
+
+    def resume(self, job: Job, run: AgentRun) -> None:
+        """Watch the run of a job of ours that no thread is at.
+
+        :raises OutsideError: its folder cannot be used.
+        """
+        flight = self._launcher.adopt(job, run)
+        self._telemetry.count(Metric.RUNS_ADOPTED)
+        self._worker.resume(job, flight)
+
+    def _give_back(self, job: Job, owner: ProcessRow | None, actor: Actor) -> Found:
+        """Nothing of a check may run beside its repetition."""
+        left = sweep(f"{PROCESS}={job.claimed_by}")
+        if left:
+            log.warning("left by a process that has ended, and does not end", pids=left, job=job.id)
+            return Found.LEFT_BEHIND
+        if not self._judge.may_take_over():  # that may have taken a while
+            return Found.OWNER_MAY_LIVE
+        with self._database.write() as tx:
+            if self._process(tx, job.claimed_by) != owner:
+                return Found.LOST
+            status = requeue(tx, job, "its owner died", actor)
+        return Found.REQUEUED if status is not None else Found.LOST
+
+    def _process(self, tx: Tx, boot_id: BootId | None) -> ProcessRow | None:
+        return leases.process(tx, boot_id, self._ttl_s) if boot_id else None
+
+
+def requeue(tx: Tx, job: Job, reason: str, actor: Actor) -> JobStatus | None:
+    """Take a running job from whoever has it: back to the queue, or failed where its attempts are used up, told in the
+    task's story. None where somebody else was first."""
+    status = jobs.reap_running_job(tx, job, reason)
+    if status is None:
+        return None
+    task = tasks.get(tx, job.task_id)
+    kind = EventType.JOB_REQUEUED if status is JobStatus.QUEUED else EventType.JOB_FINISHED
+    data = {"job": job.kind, "error": reason, "status": status}
+    events.append(tx, kind, actor, task=task, data=data)
+    if actor is Actor.REAPER:
+        events.lesson(tx, "reaped-job", f"{task.work_item} {job.kind}: {reason}", task_id=task.id)
+    return status

@@ -1,0 +1,214 @@
+"""Jobs of processes that have ended: taken one by one, and only while anything may be taken over (laws 6, 12)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.daemons.job_reaper import JobReaper
+from orchestrator.daemons.lost_jobs import LostJobs
+from orchestrator.daemons.recovery import Recovery
+from orchestrator.db import jobs, leases, tasks
+from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.ids import BootId, JobId, RunId
+from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus
+from orchestrator.domain.stage import Stage
+from orchestrator.observability.telemetry import Telemetry
+from orchestrator.ownership.judge import Judge
+from orchestrator.ownership.term import Term
+from orchestrator.places import Folders
+from orchestrator.runtime.process import ProcessIdentity, SystemProcesses
+from orchestrator.runtime.wakeups import Wakeups
+from tests.fixtures_db import Store
+from tests.fixtures_ownership import ME, OTHER, TTL_S, Logged, ownership, register
+
+GONE = 1  # start ticks that no process has
+
+
+@dataclass
+class Hands:
+    """The launcher and the worker of the process: what they were asked for."""
+
+    broken: set[RunId] = field(default_factory=set)
+    adopted: list[JobId] = field(default_factory=list)
+    watched: list[JobId] = field(default_factory=list)
+
+    def adopt(self, job: Job, run: AgentRun) -> object:
+        self.adopted.append(job.id)
+        if run.id in self.broken:
+            raise OutsideError("The run folder cannot be used: No space left on device.")
+        return run
+
+    def resume(self, job: Job, flight: object) -> None:
+        self.watched.append(job.id)
+
+    def running_for(self, job_id: int) -> float | None:
+        return 0.0 if job_id in self.watched else None
+
+
+class Noting(SystemProcesses):
+    """Does something whenever it is asked for a process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[], object] = lambda: None
+
+    def liveness(self, identity: ProcessIdentity) -> Any:
+        found = super().liveness(identity)
+        self.then()
+        return found
+
+
+@dataclass
+class Shop:
+    """One process that finds what others have left."""
+
+    store: Store
+    home: Path
+    hands: Hands = field(default_factory=Hands)
+    processes: Noting = field(default_factory=Noting)
+
+    def __post_init__(self) -> None:
+        store, nobody = self.store, SimpleNamespace(wake=lambda ids: None)
+        self.home.mkdir()
+        self.term = Term(store.clock, TTL_S)
+        owner = ownership(store, term=self.term, processes=self.processes)
+        self.term.renew(store.clock.boottime(), store.clock.utc())
+        judge: Judge = owner.judge
+        hands = cast(Any, self.hands)
+        lost = LostJobs(
+            store.database, hands, hands, boot_id=ME, judge=judge, process_ttl_s=TTL_S, clock=store.clock,
+            telemetry=Telemetry(),
+        )  # fmt: skip
+        self.reaper = JobReaper(
+            store.database, hands, hands, lost, boot_id=ME, clock=store.clock, interval_s=1.0,
+            finalize_grace_s=120.0, max_running_s=3600.0, wakeups=Wakeups(),
+        )  # fmt: skip
+        self.recovery = Recovery(
+            store.database, lost, cast(Any, nobody), Folders(self.home, ME), owner, boot_id=ME, judge=judge,
+            process_ttl_s=TTL_S, max_held_s=3600.0, clock=store.clock,
+        )  # fmt: skip
+
+    def left(self, kind: JobKind = JobKind.ANALYST, *, run: bool = True, by: BootId = OTHER) -> Job:
+        """A job that somebody has claimed, with a run where it got so far."""
+        task = self.store.new_task(stage=Stage.ANALYSIS)
+        with self.store.database.write() as tx:
+            job_id = jobs.enqueue(tx, tasks.get(tx, task.id), jobs.NewJob(kind))
+            job = jobs.claim_next_job(tx, by)
+            assert job is not None and job.id == job_id
+            if run:
+                jobs.add_run(tx, job, agent="command", model=None, run_dir=str(self.home / f"run-{job.id}"))
+        return job
+
+    def job(self, job: Job) -> Job:
+        with self.store.database.read() as tx:
+            return jobs.get(tx, job.id)
+
+    def owner(self, job: Job) -> BootId | None:
+        return self.job(job).claimed_by
+
+    def drift_apart(self) -> None:
+        """Somebody sets the calendar, by which the heartbeats of others are judged."""
+        self.store.clock.set_utc(self.store.clock.utc() + timedelta(hours=1))
+
+    def beat(self) -> None:
+        """A heartbeat of our own."""
+        self.term.renew(self.store.clock.boottime())
+
+
+@pytest.fixture
+def shop(store: Store, tmp_path: Path) -> Shop:
+    register(store, start_ticks=GONE)
+    return Shop(store, tmp_path / "state")
+
+
+def test_one_bad_run_folder_holds_up_no_other_job(shop: Shop, logged: Logged) -> None:
+    bad, good, check = shop.left(), shop.left(), shop.left(JobKind.CI, run=False)
+    shop.hands.broken = {RunId(1)}
+    assert shop.reaper.run_once()["dead_owner"] == 2
+    assert shop.hands.watched == [good.id]
+    assert shop.job(check).status is JobStatus.QUEUED
+    [told] = [entry for entry in logged if "not judged" in entry["event"]]
+    assert (told["log_level"], told["task"], told["job"]) == ("warning", "SMP-1", bad.id)
+    assert any("No space left" in str(entry.get("reason")) for entry in logged)
+    assert cast(Any, shop.reaper.snapshot())["skipped"]["not_judged"] == 1
+
+    shop.hands.broken = set()  # it was claimed all the same: the second tier goes on with it
+    shop.store.clock.advance(1)
+    shop.reaper.run_once()
+    shop.store.clock.advance(121)
+    assert shop.reaper.run_once()["not_finalised"] == 1
+    assert shop.hands.watched == [good.id, bad.id]
+
+
+def test_a_fault_of_ours_in_one_job_holds_up_no_other(shop: Shop) -> None:
+    bad, good = shop.left(), shop.left()
+    shop.hands.adopt = lambda job, run: 1 / 0 if job.id == bad.id else run  # type: ignore[method-assign]
+    assert shop.reaper.run_once()["dead_owner"] == 1
+    assert shop.hands.watched == [good.id]
+
+
+def test_nothing_is_taken_over_while_the_clocks_drift_apart(shop: Shop) -> None:
+    run, check = shop.left(), shop.left(JobKind.CI, run=False)
+    shop.drift_apart()
+    shop.beat()
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    assert shop.recovery.requeue_running_jobs() == 0
+    assert shop.recovery.recover_on_startup()["owner_may_live"] == 2
+    assert (shop.owner(run), shop.owner(check), shop.hands.adopted) == (OTHER, OTHER, [])
+
+    shop.store.clock.advance(TTL_S + 1)
+    shop.beat()
+    assert shop.reaper.run_once()["dead_owner"] == 2
+
+
+def test_who_does_not_trust_itself_takes_nothing_over(shop: Shop) -> None:
+    """A process whose own term has ended may have been taken for dead: it acts no more until it has said that it
+    lives."""
+    run, check = shop.left(), shop.left(JobKind.CI, run=False)
+    shop.store.clock.advance(TTL_S)
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    assert shop.recovery.requeue_running_jobs() == 0
+    assert shop.recovery.recover_on_startup()["owner_may_live"] == 2
+    assert (shop.owner(run), shop.owner(check), shop.hands.adopted) == (OTHER, OTHER, [])
+
+    shop.beat()
+    assert shop.recovery.requeue_running_jobs() == 1
+    assert shop.recovery.recover_on_startup()["adopted"] == 1
+    assert shop.hands.watched == [run.id]
+
+
+def test_a_living_owner_that_is_silent_keeps_its_jobs(shop: Shop) -> None:
+    """Its life can be proved: it is slow, and not gone."""
+    register(shop.store, BootId("slow"))
+    job = shop.left(by=BootId("slow"))
+    shop.store.clock.advance(TTL_S * 3)
+    shop.beat()
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    assert shop.owner(job) == "slow"
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_an_owner_that_was_heard_of_since_it_was_judged_keeps_its_jobs(shop: Shop, run: bool) -> None:
+    job = shop.left(JobKind.ANALYST if run else JobKind.CI, run=run)
+
+    def heard() -> None:
+        shop.store.clock.advance(1)
+        with shop.store.database.write() as tx:
+            leases.heartbeat(tx, OTHER)
+
+    shop.processes.then = heard
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    assert (shop.owner(job), shop.hands.adopted) == (OTHER, [])
+
+
+def test_two_that_find_a_job_act_once(shop: Shop, store: Store) -> None:
+    """The job is claimed before its run is touched."""
+    job = shop.left()
+    shop.processes.then = lambda: store.raw("UPDATE jobs SET claimed_by = 'third'")
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    assert (shop.owner(job), shop.hands.adopted) == ("third", [])

@@ -65,11 +65,6 @@ def handled(tx: Tx, inbox_id: int, outcome: str) -> bool:
     return tx.execute("mail.handled", inbox_id=inbox_id, outcome=outcome) == 1
 
 
-def close_waiting(tx: Tx, task_id: TaskId, outcome: str) -> None:
-    """Close whatever still waits for a task that has ended."""
-    tx.execute("mail.close_waiting", task_id=task_id, outcome=outcome)
-
-
 def outcome_of(tx: Tx, inbox_id: int) -> str | None:
     """What came of a signal, None while it waits."""
     row = tx.one("mail.signal", inbox_id=inbox_id)

@@ -18,7 +18,7 @@ from orchestrator.domain.task import Hold, Task
 from orchestrator.effects.ledger import Proof
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind, allowed, next_step
-from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine import answers, serial_gate
 from orchestrator.stage_engine.serial_gate import SlotBusy, slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
 
@@ -65,6 +65,8 @@ class Moves:
                 self._tools.ledger.settle(tx, lease, task, proof)
             if before is not None:
                 before(tx)
+            if target.terminal:  # whoever was not heard is told so
+                answers.refuse_all(tx, lease, task, f"the task went to {target}: {reason}")
             jobs.cancel_active(tx, task.id, f"the task went to {target}")
             room = _give_back(tx, at, target)
             if target.terminal:
@@ -92,7 +94,6 @@ class Moves:
                 self._first_job(tx, moved, config or at.config, brief)
             self._tell_tracker(tx, moved, reason, transition_id)
             if target.terminal:
-                mail.close_waiting(tx, task.id, f"the task went to {target}: {reason}")
                 wake.extend(tasks.dependents(tx, task.id))
             if target is Stage.DONE:
                 wake.extend(serial_gate.lift_own(tx, task, lease.owner))

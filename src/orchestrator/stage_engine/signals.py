@@ -1,6 +1,6 @@
 """What people say of a task: approve, reject, cancel, retry. Bound to what was on show, answered either way (law 7)."""
 
-from orchestrator.db import effects, events, evidence, leases, mail
+from orchestrator.db import effects, evidence, leases, mail
 from orchestrator.db.database import Tx
 from orchestrator.db.mail import WaitingSignal
 from orchestrator.domain.effect import EffectName
@@ -10,6 +10,7 @@ from orchestrator.domain.task import Hold, Signal, Task
 from orchestrator.rules.installation import RESTORED
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, Step, StepKind, next_step
 from orchestrator.runtime.clock import parse_stamp
+from orchestrator.stage_engine import answers
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.pull_requests import PullRequests, held_for_it
 from orchestrator.stage_engine.restored import Restored
@@ -191,23 +192,12 @@ class Signals:
         """Close a signal without having done what it asks for, and answer."""
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
-            self.close(tx, at, waiting, f"refused: {why}", EventType.SIGNAL_REFUSED)
-            text = f"{waiting.signal.kind} by {waiting.signal.person} was not applied: {why}."
-            mail.send(tx, "tracker.comment", f"answer:{waiting.inbox_id}", {"text": text}, task_id=at.task.id)
+            answers.refuse(tx, at.lease, at.task, waiting, why)
         return Outcome.MOVED
 
     def close(self, tx: Tx, at: Situation, waiting: WaitingSignal, outcome: str, event: EventType) -> None:
         """Close a signal with what came of it, in the commit that does it."""
-        mail.handled(tx, waiting.inbox_id, outcome)
-        signal = waiting.signal
-        data = {
-            "signal": signal.kind,
-            "person": signal.person,
-            "reason": signal.reason,
-            "subject": signal.subject,
-            "outcome": outcome,
-        }
-        events.append(tx, event, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data)
+        answers.close(tx, at.lease, at.task, waiting, outcome, event)
 
     def _too_late(self, at: Situation) -> bool:
         since = parse_stamp(at.task.hold_since) if at.task.hold_since else self._tools.clock.utc()

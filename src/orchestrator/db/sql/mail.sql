@@ -14,10 +14,6 @@ SELECT DISTINCT task_id FROM inbox WHERE handled_at IS NULL AND task_id IS NOT N
 -- name: handled
 UPDATE inbox SET handled_at = utc_now(), outcome = :outcome WHERE id = :inbox_id AND handled_at IS NULL;
 
--- name: close_waiting
-UPDATE inbox SET handled_at = utc_now(), outcome = :outcome WHERE task_id = :task_id AND handled_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM deliveries WHERE inbox_id = inbox.id);
-
 -- name: signal
 SELECT * FROM inbox WHERE id = :inbox_id;
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.db import effects, evidence
+from orchestrator.db import effects, evidence, installation
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError
@@ -187,7 +187,6 @@ class Plans:
             raise NotYet(f"an earlier start in {environment.name} is not settled")
         generation, token = drawn
         digest = _digest(tx, at)
-        _, installation = effects.next_sequence(tx)
         carried: dict[str, object] = {
             "environment": environment.name,
             "sha": candidate.sha,
@@ -198,7 +197,7 @@ class Plans:
             "env": dict(environment.env),
             "timeout_s": environment.timeout_s,
             "work_item": at.task.work_item,
-            "installation": installation,
+            "installation": installation.identity(tx),
             "previous_sha": ran[0],
             "previous_artifact": ran[1],
         }

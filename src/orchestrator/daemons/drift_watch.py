@@ -12,7 +12,7 @@ from threading import Lock
 
 import structlog
 
-from orchestrator.db import effects, events, evidence, mail, tasks
+from orchestrator.db import alerts, effects, events, evidence, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.health import Health, Seen
@@ -188,20 +188,20 @@ class DriftWatch:
             f"last brought there. Nothing was done about it."
         )
         with self._database.write() as tx:
-            if not _send(tx, f"alert:drift:{watched.environment}:{watched.sequence}", text, task):
+            if not _call(tx, task, text, *_about(watched)):
                 return
             events.lesson(tx, "drift", text, task_id=task.id)
             data = {"environment": watched.environment, "expected": watched.expected, "seen": watched.seen}
             events.append(tx, EventType.DRIFT_SEEN, self.name, task=task, data=data)
 
     def _tell_that_it_is_over(self, watched: Watched, task: Task) -> None:
-        known = f"drift:{watched.environment}:{watched.sequence}"
+        about = _about(watched)
         with self._database.read() as tx:
-            if not mail.known(tx, f"alert:{known}") or mail.known(tx, f"alert:{known}:over"):
+            if not alerts.called(tx, *about) or alerts.called(tx, *about, "over"):
                 return
         text = f"{task.work_item}: {watched.environment} runs {watched.expected} again."
         with self._database.write() as tx:
-            if _send(tx, f"alert:{known}:over", text, task):
+            if _call(tx, task, text, *about, "over"):
                 data = {"environment": watched.environment, "expected": watched.expected}
                 events.append(tx, EventType.DRIFT_OVER, self.name, task=task, data=data)
 
@@ -218,6 +218,9 @@ def _last(tx: Tx, environment: str) -> int | None:
     return last.sequence if last is not None else None
 
 
-def _send(tx: Tx, stable_id: str, text: str, task: Task) -> bool:
-    payload = {"text": text, "work_item": task.work_item}
-    return mail.send(tx, "alert", stable_id, payload, task_id=task.id)
+def _about(watched: Watched) -> tuple[object, ...]:
+    return "drift", watched.environment, watched.sequence
+
+
+def _call(tx: Tx, task: Task, text: str, *about: object) -> bool:
+    return alerts.call(tx, text, *about, task_id=task.id, work_item=task.work_item)

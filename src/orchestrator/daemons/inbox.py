@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from orchestrator.db import inbox, mail, tasks
+from orchestrator.db import alerts, inbox, mail, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.inbox import Delivery, OpenDelivery
 from orchestrator.domain.errors import OrchestratorError
@@ -195,5 +195,5 @@ class Inbox:
                     f"A delivery of {delivery.source} ({delivery.kind}, inbox {row.inbox_id}) was looked at "
                     f"{inbox.MAX_ATTEMPTS} times and is parked: {reason}"
                 )
-                mail.send(tx, "alert", f"alert:inbox:{row.inbox_id}", {"text": text}, task_id=row.task_id)
+                alerts.call(tx, text, "inbox", row.inbox_id, task_id=row.task_id)
         log.warning("delivery not handled", inbox=row.inbox_id, attempts=delivery.attempts + 1, reason=reason)

@@ -7,7 +7,7 @@ What was told is a row, so that neither a restart nor a second process tells it 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from orchestrator.db import authorities, events, mail
+from orchestrator.db import alerts, authorities, events
 from orchestrator.db.authorities import FailingEffect
 from orchestrator.db.database import Database
 from orchestrator.domain.event import EventType
@@ -59,8 +59,7 @@ class SilentAuthorities:
         with self._database.write() as tx:
             news = authorities.heard(tx, authority, since) if over else authorities.tell(tx, authority, since)
             if news:
-                stable = f"alert:authority:{authority}:{since}{':over' if over else ''}"
-                mail.send(tx, "alert", stable, {"text": text}, task_id=None)
+                alerts.call(tx, text, "authority", authority, since, *(["over"] if over else []))
                 events.append(tx, EventType.NOTE, Actor.RECONCILER, data={"text": text})
         return int(news)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from orchestrator.db import effects, events, mail, slots, tasks
+from orchestrator.db import alerts, effects, events, slots, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import TaskId, WorkItem
@@ -38,8 +38,7 @@ class SlotAudit:
         told = 0
         with self._database.write() as tx:
             for key, text, task_id, work_item in list(self._found(tx)):
-                payload = {"text": text, "work_item": work_item}
-                if mail.send(tx, "alert", f"alert:slots:{key}", payload, task_id=task_id):
+                if alerts.call(tx, text, "slots", key, task_id=task_id, work_item=work_item):
                     log.warning("slots contradict the tasks", reason=text, task=work_item)
                     events.lesson(tx, "slots", text, task_id=task_id)
                     told += 1

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from orchestrator.db import events, installation, mail
+from orchestrator.db import alerts, events, installation
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RepoName
@@ -40,5 +40,4 @@ def _tell(tx: Tx, repo: RepoName, finding: Finding, start_id: str) -> None:
     events.append(tx, EventType.INSTALLATION_CLOSED, "guard", data=data)
     whom = "any repository" if finding.cause is Cause.DATABASE else repo
     text = f"Nothing is done for {whom} any more: {finding.reason}. See `orch restore status`."
-    stable = f"alert:installation:{start_id}:{finding.reason}"
-    mail.send(tx, "alert", stable, {"text": text}, task_id=None)
+    alerts.call(tx, text, "installation", start_id, finding.reason)

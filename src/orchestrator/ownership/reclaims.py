@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import structlog
 
-from orchestrator.db import events, leases, mail, tasks
+from orchestrator.db import alerts, events, leases, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import Held, LeaseRow
 from orchestrator.domain.errors import LostRace, NotFound, OrchestratorError
@@ -256,5 +256,4 @@ def tell(tx: Tx, case: Case, task: Task, epoch: int) -> None:
     by = case.person or case.actor.value
     text = f"{task.work_item}: the lease of {case.owner()} in {task.stage} was taken away by {by}: {case.reason}."
     events.lesson(tx, f"{case.why}-reclaim", text, task_id=task.id)
-    payload = {"text": text, "work_item": task.work_item}
-    mail.send(tx, "alert", f"alert:lease:{task.work_item}:{epoch}", payload, task_id=task.id)
+    alerts.call(tx, text, "lease", task.work_item, epoch, task_id=task.id, work_item=task.work_item)

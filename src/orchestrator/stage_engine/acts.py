@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.db import effects, events, evidence, leases, mail, slots, tasks
+from orchestrator.db import alerts, effects, events, evidence, leases, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.records import Claimant
@@ -154,14 +154,12 @@ class Acts:
         back to its gate, which the stored check decides as before, until the undo can be intended."""
         why = f"broken after the merge, the repository is frozen: {reason} Its undo waits: {later}."
         text = f"{at.task.work_item} {at.task.stage}: {why}"
-        stable = f"alert:{at.task.work_item}:undo-waits:{at.task.round}"
         with self._tools.database.write() as tx:
             self._settle(tx, at, proofs)
             if slots.frozen(tx, at.task.repo) is None:
                 serial_gate.freeze(tx, at.task, at.lease.owner, reason)
             evidence.mark_step(tx, at.task, UNDO_WAITS)
-            mail.send(tx, "alert", stable, {"text": text, "work_item": at.task.work_item}, task_id=at.task.id)
-            mail.send(tx, "tracker.comment", f"comment:{stable}", {"text": text}, task_id=at.task.id)
+            alerts.call_and_comment(tx, at.task, text, at.task.work_item, "undo-waits", at.task.round)
         return self._wait(at, why)
 
     def call_off(self, at: Situation, step: Step) -> Outcome:

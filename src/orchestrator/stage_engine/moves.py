@@ -6,7 +6,7 @@ nothing.
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.db import events, evidence, jobs, leases, mail, slots, tasks
+from orchestrator.db import alerts, events, evidence, jobs, leases, mail, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.errors import DatabaseError, InvariantError, LostRace
 from orchestrator.domain.event import EventType
@@ -248,9 +248,8 @@ class Moves:
         events.append(tx, EventType.HELD, at.lease.owner, task=task, data={"hold": why, "reason": reason})
         if why in CALLS_A_PERSON:
             text = f"{task.work_item} {task.stage}: {reason}"
-            stable = f"alert:{task.work_item}:{task.stage}:{task.round}:{why}:{at.lease.epoch}"
-            mail.send(tx, "alert", stable, {"text": text, "work_item": task.work_item}, task_id=task.id)
-            mail.send(tx, "tracker.comment", f"comment:{stable}", {"text": text}, task_id=task.id)
+            about = (task.work_item, task.stage, task.round, why, at.lease.epoch)
+            alerts.call_and_comment(tx, task, text, *about)
 
     def _tell_tracker(self, tx: Tx, moved: Task, reason: str, transition_id: TransitionId) -> None:
         mail.send(

@@ -7,7 +7,7 @@ Closing is a person's act without a command of ours, so it is never overruled: n
 
 from collections.abc import Callable
 
-from orchestrator.db import events, leases, mail, tasks
+from orchestrator.db import alerts, events, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
@@ -71,9 +71,8 @@ class PullRequests:
                 also(tx)
             task = at.task
             text = f"{task.work_item} {task.stage}: {why}"
-            stable = f"alert:{task.work_item}:pull-request:{task.pr_number}:{at.lease.epoch}"
-            mail.send(tx, "alert", stable, {"text": text, "work_item": task.work_item}, task_id=task.id)
-            mail.send(tx, "tracker.comment", f"comment:{stable}", {"text": text}, task_id=task.id)
+            about = (task.work_item, "pull-request", task.pr_number, at.lease.epoch)
+            alerts.call_and_comment(tx, task, text, *about)
 
         if at.task.stage is Stage.DEPLOY_STAGING:
             self._back.requeue(at, why, hold=(Hold.BLOCKED, why), also=call)

@@ -12,7 +12,7 @@ from orchestrator.db.mail import WaitingSignal
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.task import Hold, Task
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.runtime.waypoints import NoWaypoints
+from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.transition_lease import Ownership
 from orchestrator.webhooks.gitea import GiteaHandler
 from orchestrator.webhooks.handler import WebhookHandler
@@ -33,9 +33,14 @@ class Letters:
     telemetry: Telemetry = field(default_factory=Telemetry)
     woken: list[TaskId] = field(default_factory=list)
     arrived: int = 0
+    waypoints: Waypoints = field(default_factory=NoWaypoints)
     _ids: int = 0
 
     def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        """Begin, or begin another life."""
         self.receiver = Receiver(
             self.store.database,
             self.handlers,
@@ -50,7 +55,7 @@ class Letters:
             interval_s=60.0,
             wake=self._wake,
             entropy=self.store.entropy,
-            waypoints=NoWaypoints(),
+            waypoints=self.waypoints,
         )
 
     def send(self, source: str, kind: str, payload: Any, *, delivery: str | None = "") -> int | None:

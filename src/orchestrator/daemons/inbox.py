@@ -6,7 +6,7 @@ one whose task is owned, or of whose owner nothing can be told, waits and holds 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -67,16 +67,20 @@ class Inbox:
         self._wake = wake
         self._entropy = entropy
         self._waypoints = waypoints
+        self._looked_again = False
 
     def run_once(self) -> dict[str, int]:
         """One bounded pass over what is open and due."""
         counts = {"handled": 0, "deferred": 0, "failed": 0}
+        self._give_another_chance()
         waiting: set[TaskId] = set()  # tasks of which an earlier delivery has to wait
-        free: set[TaskId] = set()
         for page in self._pages():
-            due = [one for row in page if (one := self._due(row, waiting, free, counts)) is not None]
-            for n in range(0, len(due), TOGETHER):
-                self._deal_with(due[n : n + TOGETHER], waiting, counts)
+            for n in range(0, len(page), TOGETHER):
+                free: set[TaskId] = set()  # as of now: the commits before this one took their time
+                rows = page[n : n + TOGETHER]
+                due = [one for row in rows if (one := self._due(row, waiting, free, counts)) is not None]
+                if due:
+                    self._deal_with(due, waiting, counts)
             if counts["handled"] + counts["failed"] >= MAX_PASS:
                 self.interval_s = 0.0
                 return counts
@@ -92,6 +96,15 @@ class Inbox:
                 inbox.hasten(tx, OVERDUE_S)
             self._wake(())
         return late
+
+    def _give_another_chance(self) -> None:
+        """At the first pass of a life: what was parked may have waited for this version, or for these settings. One
+        look each, and no second alert."""
+        if self._looked_again:
+            return
+        with self._database.write() as tx:
+            inbox.unpark_all(tx)
+        self._looked_again = True
 
     def _pages(self) -> Iterator[list[OpenDelivery]]:
         after = 0
@@ -148,12 +161,15 @@ class Inbox:
         """Deal with deliveries in one commit; an error of ours is one delivery's, not the queue's (law 9)."""
         ended = []
         try:
+            with self._database.read() as tx:
+                found = [inbox.open_delivery(tx, inbox_id) for inbox_id in ids]
+            deliveries = [self._read(delivery) for delivery in found if delivery is not None]
             with self._database.write() as tx:
-                for inbox_id in ids:
-                    delivery = inbox.open_delivery(tx, inbox_id)
+                for read in deliveries:
+                    delivery = inbox.still_open(tx, read)
                     if delivery is not None:
                         ended.append(self._handled(tx, delivery))
-                        mail.handled(tx, inbox_id, ended[-1].outcome)
+                        mail.handled(tx, delivery.inbox_id, ended[-1].outcome)
         except OrchestratorError as error:
             return str(error)
         return ended
@@ -169,6 +185,11 @@ class Inbox:
             fresh = tasks.get(tx, task.id)
             inbox.bind(tx, inbox_id, fresh, subject_on_show(tx, fresh))
         return task.id
+
+    def _read(self, delivery: Delivery) -> Delivery:
+        """With what its handler makes of it while no writer waits."""
+        handler = self._handlers.get(delivery.source)
+        return replace(delivery, said=handler.read(delivery.kind, delivery.payload)) if handler else delivery
 
     def _handled(self, tx: Tx, delivery: Delivery) -> Handled:
         handler = self._handlers.get(delivery.source)

@@ -5,8 +5,8 @@ person's word of it, or wakes a task, in the commit that closes it (law 7).
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.ids import TaskId
@@ -41,7 +41,8 @@ class OpenDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An open delivery, with the task it is about and what that showed when the delivery came."""
+    """An open delivery, with the task it is about and what that showed when the delivery came. ``said`` is what its
+    handler has made of the payload beforehand."""
 
     inbox_id: int
     source: str
@@ -52,6 +53,15 @@ class Delivery:
     stage: Stage | None
     round: int | None
     subject: str | None
+    said: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A ticket was moved to a state, by whom; ids of the tracker's."""
+
+    value: str | None
+    actor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +93,7 @@ def store(tx: Tx, new: NewDelivery, task: Task | None, subject: str | None) -> i
 
 def task_of_repeat(tx: Tx, new: NewDelivery) -> TaskId | None:
     """The task of the delivery that this one repeats."""
-    row = tx.one(
-        "inbox.task_of_repeat", dedup_key=new.dedup_key, source=new.source, delivery_id=new.delivery_id
-    )
+    row = _stored_as(tx, new)
     return TaskId(row["task_id"]) if row and row["task_id"] is not None else None
 
 
@@ -101,6 +109,24 @@ def open_delivery(tx: Tx, inbox_id: int) -> Delivery | None:
     """One delivery, None where it is closed or parked."""
     row = tx.one("inbox.open_delivery", inbox_id=inbox_id)
     return _delivery(row) if row else None
+
+
+def still_open(tx: Tx, read: Delivery) -> Delivery | None:
+    """A delivery that was read before, as it stands now; None where it has been closed or parked meanwhile. The payload
+    is not read again: it never changes."""
+    row = tx.one("inbox.still_open", inbox_id=read.inbox_id)
+    return replace(read, **_standing(row)) if row else None
+
+
+def unpark_repeated(tx: Tx, new: NewDelivery) -> bool:
+    """Have a parked delivery looked at once more, for its sender has sent it again; False where it is not parked."""
+    row = _stored_as(tx, new)
+    return row is not None and tx.execute("inbox.unpark", inbox_id=row["id"]) == 1
+
+
+def unpark_all(tx: Tx) -> int:
+    """Have everything that is parked looked at once more; how much it is."""
+    return tx.execute("inbox.unpark", inbox_id=None)
 
 
 def bind(tx: Tx, inbox_id: int, task: Task, subject: str | None) -> None:
@@ -144,15 +170,21 @@ def counts(tx: Tx) -> Counts:
     )
 
 
-def moved_since(tx: Tx, delivery: Delivery, value: str, said_at: str) -> bool:
-    """Whether the ticket is known to have been moved elsewhere after ``said_at``, in whatever order we were told."""
-    params: Mapping[str, object] = {
-        "inbox_id": delivery.inbox_id,
-        "task_id": delivery.task_id,
-        "source": delivery.source,
-        "kind": delivery.kind,
-    }
-    return tx.one("inbox.later_move", value=value, said_at=said_at, **params) is not None
+def moves_since(tx: Tx, delivery: Delivery, said_at: str) -> list[Move]:
+    """The moves of the ticket that are known to have been made after ``said_at``, in whatever order we were told."""
+    rows = tx.all(
+        "inbox.moves_since",
+        inbox_id=delivery.inbox_id,
+        task_id=delivery.task_id,
+        source=delivery.source,
+        kind=delivery.kind,
+        said_at=said_at,
+    )
+    return [Move(row["value"], row["actor"]) for row in rows]
+
+
+def _stored_as(tx: Tx, new: NewDelivery) -> Row | None:
+    return tx.one("inbox.stored_as", dedup_key=new.dedup_key, source=new.source, delivery_id=new.delivery_id)
 
 
 def _binding(task: Task | None, subject: str | None) -> dict[str, object]:
@@ -167,9 +199,16 @@ def _delivery(row: Row) -> Delivery:
         source=row["source"],
         kind=row["kind"],
         payload=json.loads(row["payload"]),
-        attempts=row["attempts"],
-        task_id=TaskId(row["task_id"]) if row["task_id"] is not None else None,
-        stage=Stage(row["stage"]) if row["stage"] else None,
-        round=row["round"],
-        subject=row["subject"],
+        **_standing(row),
     )
+
+
+def _standing(row: Row) -> dict[str, Any]:
+    """What of a delivery may change while it is open."""
+    return {
+        "attempts": row["attempts"],
+        "task_id": TaskId(row["task_id"]) if row["task_id"] is not None else None,
+        "stage": Stage(row["stage"]) if row["stage"] else None,
+        "round": row["round"],
+        "subject": row["subject"],
+    }

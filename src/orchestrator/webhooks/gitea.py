@@ -56,6 +56,10 @@ class GiteaHandler:
                 return None
         return None
 
+    def read(self, kind: str, payload: object) -> object:
+        """See :class:`~orchestrator.webhooks.handler.WebhookHandler`."""
+        return None
+
     def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
         """See :class:`~orchestrator.webhooks.handler.WebhookHandler`."""
         deal = self._deal_with(delivery.kind)

@@ -26,6 +26,11 @@ class WebhookHandler(Protocol):
         """The one task that a delivery is about; None where there is none, or more. Raises nothing for odd payloads."""
         ...
 
+    def read(self, kind: str, payload: object) -> object:
+        """What takes long to read in a payload, made while no writer waits; :meth:`handle` finds it as
+        ``delivery.said``. None where there is nothing of the kind. Raises nothing for odd payloads."""
+        ...
+
     def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
         """Deal with it inside the commit that closes it: store a person's word, tell a task's story, never a stage.
 

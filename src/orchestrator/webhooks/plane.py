@@ -70,6 +70,12 @@ class PlaneHandler:
         known = fields.clean(ticket)[: fields.ID_LIMIT]
         return tasks.newest_by_ticket(tx, TRACKER, known)
 
+    def read(self, kind: str, payload: object) -> Command | None:
+        """The command of a new comment. What is edited later was no command when it was read."""
+        html = fields.at(payload, "data", "comment_html")
+        new = kind == "issue_comment" and fields.text(payload, "action") == "created"
+        return command_in(html) if new and isinstance(html, str) else None
+
     def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
         """See :class:`~orchestrator.webhooks.handler.WebhookHandler`."""
         if delivery.kind not in ("issue", "issue_comment"):
@@ -96,10 +102,18 @@ class PlaneHandler:
         meant = self._meaning(payload, value, said_at)
         if meant is None:
             return NOTHING
-        now = fields.text(payload, "data", "state", "id")
-        if now != value or inbox.moved_since(tx, delivery, value, said_at):
+        if self._moved_on(tx, delivery, value, said_at):
             return self._refuse(tx, delivery, task, meant, "the ticket has been moved on since")
         return self._try_advance_stage(tx, delivery, task, meant)
+
+    def _moved_on(self, tx: Tx, delivery: Delivery, value: str, said_at: str) -> bool:
+        """Whether somebody has thought better of it. What we do to the ticket ourselves takes nobody's word back; where
+        ``data`` shows another state already and nothing tells whose doing that is, it counts as a person's."""
+        later = inbox.moves_since(tx, delivery, said_at)
+        ours = {move.value for move in later if self._user and move.actor == self._user}
+        now = fields.text(delivery.payload, "data", "state", "id")
+        by_others = [move for move in later if not self._user or move.actor != self._user]
+        return now not in (value, *ours) or any(move.value != value for move in by_others)
 
     def _meaning(self, payload: object, value: str, said_at: str) -> _Word | None:
         """What a state says. Its name is that of ``data``, which may already be of a later move: then the id counts."""
@@ -118,12 +132,8 @@ class PlaneHandler:
         return None
 
     def _comment(self, tx: Tx, delivery: Delivery, task: Task) -> Handled:
-        payload = delivery.payload
-        html = fields.at(payload, "data", "comment_html")
-        if fields.text(payload, "action") != "created" or not isinstance(html, str):
-            return NOTHING  # what is edited later was no command when it was read
-        asked = command_in(html)
-        if asked is None:
+        asked = delivery.said
+        if not isinstance(asked, Command):
             return NOTHING
         word = self._asked(delivery, asked)
         if asked.work_item is not None and asked.work_item != task.work_item:

@@ -57,7 +57,8 @@ class Receiver:
     def receive(self, source: str, kind: str, delivery_id: str | None, payload: object) -> Received:
         """Store a delivery durably, bound to what its task shows now.
 
-        A repeat is not stored; its task is looked at all the same, for a look at the truth costs nothing.
+        A repeat is not stored. Its task is looked at all the same, for a look at the truth costs nothing; and where the
+        first one is parked, that is looked at once more.
 
         :raises MalformedDelivery: it cannot be stored: an unknown source, no object, values that are no JSON.
         """
@@ -77,10 +78,11 @@ class Receiver:
             subject = subject_on_show(tx, task) if task is not None else None
             stored = inbox.store(tx, new, task, subject)
             known = inbox.task_of_repeat(tx, new) if stored is None else None
+            unparked = stored is None and inbox.unpark_repeated(tx, new)
         self._telemetry.count(Metric.WEBHOOKS_RECEIVED if stored else Metric.WEBHOOKS_REPEATED, source)
-        if stored is not None:
+        if stored is not None or unparked:
             self._arrived()
-        elif known is not None:
+        if known is not None:
             self._wake([known])
         return Received(stored)
 

@@ -1,17 +1,21 @@
 """The inbox: deferred while a task is owned, nothing lost, poison parked, bounded passes (law 7, FR-5, TC-08)."""
 
+import json
+from typing import Any
+
 import pytest
 
 from orchestrator.daemons import inbox as daemon
-from orchestrator.db import inbox, leases
+from orchestrator.db import inbox, leases, tasks
 from orchestrator.db.inbox import Delivery
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Task
+from orchestrator.domain.task import Hold, Task
+from orchestrator.runtime.waypoints import NoWaypoints
 from orchestrator.webhooks.handler import Handled
-from orchestrator.webhooks.plane import PlaneHandler
-from tests.deliveries import TICKET, gitea_push, plane_comment, plane_state
+from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
+from tests.deliveries import TICKET, USER, gitea_push, plane_comment, plane_state
 from tests.fixtures_db import Store
 from tests.fixtures_ownership import plant, register
 from tests.fixtures_webhooks import Letters, letters_over
@@ -128,6 +132,103 @@ def test_poison_is_parked_with_an_alert_and_holds_nobody(letters: Letters) -> No
     [alert] = [message for message in letters.messages() if "parked" in message]
     assert "does not say when" in alert
     assert letters.run() == NOTHING
+
+
+def parked(letters: Letters) -> tuple[Task, int]:
+    task = ticket(letters)
+    sent = letters.plane({**plane_state("Approved"), "data": {"id": TICKET}})
+    for _ in range(inbox.MAX_ATTEMPTS):
+        letters.run()
+        letters.store.clock.advance(3600)
+    assert letters.delivery(sent)["parked_at"]
+    return task, sent
+
+
+def understand(letters: Letters, task: Task, sent: int) -> None:
+    """Somebody has corrected what kept it from being understood."""
+    letters.store.raw(
+        "UPDATE inbox SET payload = :payload WHERE id = :id",
+        {"payload": json.dumps(plane_state("Approved")), "id": sent},
+    )
+
+
+def test_parked_delivery_that_is_sent_again_is_looked_at_again(letters: Letters) -> None:
+    task, sent = parked(letters)
+    again = {**plane_state("Approved"), "data": {"id": TICKET}}
+    before = letters.arrived
+    assert letters.send("plane", "issue", again) is None
+    assert letters.arrived == before + 1
+    assert letters.run()["failed"] == 1  # one look, and no second alert
+    assert letters.delivery(sent)["parked_at"]
+    assert len([message for message in letters.messages() if "parked" in message]) == 1
+    understand(letters, task, sent)
+    letters.send("plane", "issue", again)
+    assert letters.run()["handled"] == 1
+    assert len(letters.words(task)) == 1
+
+
+def test_parked_delivery_is_looked_at_again_by_the_next_life(letters: Letters) -> None:
+    """It may have waited for that version, or for its settings."""
+    task, sent = parked(letters)
+    understand(letters, task, sent)
+    assert letters.run() == NOTHING
+    letters.open()
+    assert letters.run()["handled"] == 1
+    assert len(letters.words(task)) == 1
+    assert letters.run() == NOTHING
+
+
+def fill(letters: Letters, count: int = daemon.TOGETHER) -> None:
+    """So many deliveries about nothing: what comes then is dealt with in the next commit."""
+    for n in range(count):
+        letters.plane(plane_comment(f"<p>{n}</p>", ticket="nobody's"))
+
+
+def test_failure_holds_the_later_ones_of_its_task_in_every_commit_of_the_pass(letters: Letters) -> None:
+    task = ticket(letters)
+    letters.plane({**plane_state("Approved"), "data": {"id": TICKET}})
+    fill(letters)
+    letters.plane(plane_comment("<p>orch approve</p>"))
+    assert letters.run() == {"handled": daemon.TOGETHER, "deferred": 0, "failed": 1}
+    assert letters.words(task) == []
+
+
+def test_task_that_is_taken_between_two_commits_of_a_pass_is_left_alone(store: Store) -> None:
+    letters = letters_over(store)
+    task = ticket(letters)
+    register(store)
+
+    class Taking(NoWaypoints):
+        def reach(self, name: str, **data: object) -> None:
+            if name == "inbox.after_handle" and not store.rows("SELECT * FROM transition_lease"):
+                plant(store, task)
+
+    letters.waypoints = Taking()
+    letters.open()
+    letters.plane(plane_comment("<p>hello</p>"))
+    fill(letters)
+    letters.plane(plane_comment("<p>orch approve</p>"))
+    assert letters.run()["deferred"] == 1
+    assert letters.words(task) == []
+
+
+def test_payloads_are_read_while_no_writer_waits(letters: Letters) -> None:
+    """Whatever reading takes, it holds up no commit of anybody."""
+    task = ticket(letters)
+    plane = letters.handlers[0]
+
+    class Reading(PlaneHandler):
+        def read(self, kind: str, payload: object) -> Any:
+            with letters.store.database.write() as tx:
+                tasks.hold(tx, task.id, Hold.PERSON, "somebody writes meanwhile")
+            return plane.read(kind, payload)
+
+    letters.handlers = (Reading(user=USER, states=PlaneStates(frozenset(), frozenset())),)
+    letters.open()
+    letters.plane(plane_comment("<p>orch approve</p>"))
+    assert letters.run()["handled"] == 1
+    assert letters.store.task(task.id).hold_reason == "somebody writes meanwhile"
+    assert [word.signal.kind for word in letters.words(task)] == ["approved"]
 
 
 def test_fault_of_ours_costs_one_delivery(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,6 +216,31 @@ def test_move_that_plane_itself_saw_overtaken(store: Store) -> None:
     assert "moved on since" in refused(letters, task, sent)
 
 
+@pytest.mark.parametrize("in_order", [True, False], ids=["in-order", "out-of-order"])
+@pytest.mark.parametrize("seen", [None, "In Progress"], ids=["as-it-was", "as-it-is-now"])
+def test_later_move_of_our_own_takes_nobodys_word_back(
+    store: Store, in_order: bool, seen: str | None
+) -> None:
+    """The move that we make ourselves, for the task has gone on; Plane's worker may have seen it already."""
+    letters = letters_over(store, approved=STATES["Approved"][0])
+    task = ticket(letters)
+    word = plane_state("Approved", at="2026-01-05T10:10:00.000000Z", now=seen)
+    ours = plane_state("In Progress", at="2026-01-05T10:11:00.000000Z", id=USER)
+    for one in (word, ours) if in_order else (ours, word):
+        letters.plane(one)
+    letters.run()
+    assert [word.signal.kind for word in letters.words(task)] == ["approved"]
+
+
+def test_later_move_of_a_person_wins_though_we_moved_the_ticket_as_well(letters: Letters) -> None:
+    task = ticket(letters)
+    sent = letters.plane(plane_state("Approved", at="2026-01-05T10:10:00.000000Z"))
+    letters.plane(plane_state("In Progress", at="2026-01-05T10:11:00.000000Z"))
+    letters.plane(plane_state("In Progress", at="2026-01-05T10:12:00.000000Z", id=USER))
+    letters.run()
+    assert "moved on since" in refused(letters, task, sent)
+
+
 def test_approved_again_after_second_thoughts(letters: Letters) -> None:
     task = ticket(letters)
     letters.plane(plane_state("Approved", at="2026-01-05T10:10:00.000000Z"))

@@ -7,10 +7,10 @@ ON CONFLICT (dedup_key) DO NOTHING RETURNING id;
 -- name: store_delivery
 INSERT INTO deliveries (inbox_id, source, delivery_id) VALUES (:inbox_id, :source, :delivery_id);
 
--- name: task_of_repeat
-SELECT task_id FROM inbox WHERE dedup_key = :dedup_key
+-- name: stored_as
+SELECT id, task_id FROM inbox WHERE dedup_key = :dedup_key
 UNION ALL
-SELECT task_id FROM inbox JOIN deliveries ON inbox_id = id
+SELECT id, task_id FROM inbox JOIN deliveries ON inbox_id = id
 WHERE deliveries.source = :source AND delivery_id = :delivery_id
 LIMIT 1;
 
@@ -21,6 +21,10 @@ WHERE handled_at IS NULL AND parked_at IS NULL AND id > :after ORDER BY id LIMIT
 
 -- name: open_delivery
 SELECT inbox.*, attempts FROM inbox JOIN deliveries ON inbox_id = id
+WHERE id = :inbox_id AND handled_at IS NULL AND parked_at IS NULL;
+
+-- name: still_open
+SELECT task_id, stage, round, subject, attempts FROM inbox JOIN deliveries ON inbox_id = id
 WHERE id = :inbox_id AND handled_at IS NULL AND parked_at IS NULL;
 
 -- name: bind
@@ -51,9 +55,13 @@ SELECT count(*) AS open,
        min(CASE WHEN parked_at IS NULL THEN received_at END) AS oldest
 FROM inbox JOIN deliveries ON inbox_id = id WHERE handled_at IS NULL;
 
--- name: later_move
-SELECT 1 FROM inbox JOIN deliveries ON inbox_id = id
+-- name: unpark
+UPDATE deliveries SET parked_at = NULL, not_before = NULL
+WHERE parked_at IS NOT NULL AND (:inbox_id IS NULL OR inbox_id = :inbox_id);
+
+-- name: moves_since
+SELECT json_extract(payload, '$.activity.new_value') AS value, json_extract(payload, '$.activity.actor.id') AS actor
+FROM inbox JOIN deliveries ON inbox_id = id
 WHERE task_id = :task_id AND inbox.source = :source AND kind = :kind AND id <> :inbox_id
   AND json_extract(payload, '$.activity.field') IN ('state', 'state_id')
-  AND json_extract(payload, '$.data.updated_at') > :said_at
-  AND json_extract(payload, '$.activity.new_value') <> :value LIMIT 1;
+  AND json_extract(payload, '$.data.updated_at') > :said_at;

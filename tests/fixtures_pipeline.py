@@ -170,7 +170,7 @@ class Pipeline:
         _replace(self.root / "checks.json", do)
 
     def deploys(self, **environments: Mapping[str, object]) -> None:
-        """What a deploy does, by environment: ``runs`` another version, ``exit`` code, ``hang``."""
+        """What a deploy does, by environment, or an ``undo``: ``runs`` another version, ``exit`` code, ``hang``."""
         _replace(self.root / "deploy.json", environments)
 
     def push_to_main(self, files: dict[str, str], message: str = "By somebody else") -> str:

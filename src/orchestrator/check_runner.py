@@ -18,7 +18,7 @@ from orchestrator.deploy.records import Claimant
 from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError, InvariantError, MeasurementFailed, OutsideError
 from orchestrator.domain.ids import Sha
-from orchestrator.domain.job import Job, JobKind
+from orchestrator.domain.job import AFTER_AN_UNDO, Job, JobKind
 from orchestrator.domain.task import Task
 from orchestrator.effects.deploy import start_of
 from orchestrator.effects.trial import why_on_trial
@@ -135,23 +135,25 @@ class CheckRunner:
                 raise InvariantError(f"{task.work_item} has no candidate to be watched")
             sha = candidate.sha
             started = _own_start(effects.last_start(tx, environment.name), task, sha)
+        after_an_undo = job.brief.startswith(AFTER_AN_UNDO)
+        wanted = Sha(job.subject or sha) if after_an_undo else sha
         if started is not None:
             failure = self._command_failure(started, environment, stop) or self._undone(started)
             if failure is not None:
                 tail = self._deployer.log_tail(start_of(started), TAIL_BYTES)
                 return CheckResult(job.kind, sha, False, {"reason": failure, "tail": tail})
 
-        production = job.kind is JobKind.PRODUCTION_HEALTH
+        judged = job.kind is JobKind.PRODUCTION_HEALTH and not after_an_undo
 
         def expected(seen: str) -> bool:
-            return seen == sha or (production and _later(place, sha, Sha(seen)))
+            return seen == wanted or (judged and _later(place, sha, Sha(seen)))
 
         def unless(seen: str) -> str | None:
             with self._database.read() as tx:
-                return why_on_trial(tx, task, environment.name, own=seen == sha) if production else None
+                return why_on_trial(tx, task, environment.name, own=seen == sha) if judged else None
 
         result = self._health.watch(
-            environment, expected, stop, environment.timeout_s, wanted=sha, unless=unless
+            environment, expected, stop, environment.timeout_s, wanted=wanted, unless=unless
         )
         if result.stopped:
             raise Interrupted
@@ -160,7 +162,7 @@ class CheckRunner:
             "seen": result.seen.sha if result.seen else None,
             "observations": result.observations,
         }
-        return CheckResult(job.kind, sha, result.healthy, detail)
+        return CheckResult(job.kind, wanted, result.healthy, detail)
 
     def _command_failure(
         self, started: Intent, environment: EnvironmentConfig, stop: threading.Event

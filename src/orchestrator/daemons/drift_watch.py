@@ -22,7 +22,7 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
-from orchestrator.effects.deploy import start_of
+from orchestrator.effects.deploy import start_of, why_not_undone
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.repo_config.records import EnvironmentConfig
 from orchestrator.rules.transitions import CHECK_STAGING, START_STAGING, StepKind
@@ -123,7 +123,7 @@ class DriftWatch:
         environment, expected = str(start.judged["environment"]), _expected(start)
         watched = Watched(environment, task.work_item, start.sequence, State.WAITS, expected)
         if expected is None:
-            return replace(watched, detail="nobody can say what ran there before")
+            return replace(watched, detail="nobody can say what should run there")
         try:
             if (why := self._why_not_yet(start, task)) is not None:
                 return replace(watched, detail=why)
@@ -207,8 +207,11 @@ class DriftWatch:
 
 
 def _expected(start: Intent) -> str | None:
-    """What the start has brought: its own SHA, or what an undo brought back."""
-    name = "restored_sha" if start.name is EffectName.DEPLOY_UNDO else "sha"
+    """What the start has brought: its own SHA, or what an undo brought back; None where an undo has failed."""
+    undo = start.name is EffectName.DEPLOY_UNDO
+    if undo and why_not_undone(start, start.fact or {}) is not None:
+        return None  # a person was called when it ended
+    name = "restored_sha" if undo else "sha"
     sha = start.judged.get(name)
     return Sha(str(sha)) if sha else None
 

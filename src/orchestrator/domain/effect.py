@@ -56,7 +56,14 @@ class Unknown:
     reason: str
 
 
-Probe = Applied | NotApplied | Unknown
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """The authority shows that the act has begun and not that it has ended: neither acted again nor settled."""
+
+    reason: str
+
+
+Probe = Applied | NotApplied | Unknown | Underway
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ class JobKind(StrEnum):
         return self in _AGENT_KINDS
 
 
+AFTER_AN_UNDO = (
+    "undone:"  # begins the brief of a look at production which asks only whether an undo has worked
+)
+
 _AGENT_KINDS = frozenset(
     {
         JobKind.ANALYST,

@@ -1,15 +1,18 @@
 """The effects ``deploy_init`` and ``deploy_undo``: one start of one SHA in one environment (DESIGN §6, "Deploys").
 
-Applied means that the detached child claimed the start, never an answer over HTTP. Health is a gate's business.
+A deploy is applied when the detached child has claimed the start, never by an answer over HTTP: how it ended and what
+then runs is for a gate. No gate follows an undo. So it is applied when its command has ended, and its fact says how:
+until then it is under way, and nothing that waits for it goes on.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.deploy.deployer import Deployer
-from orchestrator.deploy.records import Claimant, ConditionalUndo, DeployKind, DeployStart, Started
-from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Unknown
+from orchestrator.deploy.records import Claimant, ConditionalUndo, DeployKind, DeployStart, Exit, Started
+from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Underway, Unknown
 from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.effects import judged
@@ -17,6 +20,7 @@ from orchestrator.effects import judged
 CONDITIONAL_UNDO = (
     "conditional_undo"  # in the intent of a deploy of ourselves; SQL looks for it under this name
 )
+MOST_UNDOS_S = 3.0  # so long an undo just sent is waited for: most have ended, and are settled at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +56,27 @@ class DeployEffect:
         self._deployer = deployer
 
     def probe(self, intent: Intent) -> Probe:
-        """Who holds the claim of this start."""
+        """Who holds the claim of this start; of an undo also how its command ended."""
+        start = start_of(intent)
         try:
-            held = self._deployer.started(start_of(intent))
+            held = self._deployer.started(start)
+            if held is None or held.by is not Claimant.CHILD:
+                return NotApplied({"claimed_by": held.by.value if held else None})
+            if self.name is not EffectName.DEPLOY_UNDO:
+                return Applied(_fact(intent, held))
+            ended = self._deployer.exit(start)
         except OutsideError as error:
             return Unknown(str(error))
-        if held is not None and held.by is Claimant.CHILD:
-            return Applied(_fact(intent, held))
-        return NotApplied({"claimed_by": held.by.value if held else None})
+        if ended is None:
+            return Underway(f"the command that undoes {start.sha} in {start.environment} has not ended")
+        return Applied({**_fact(intent, held), **_end(ended)})
 
     def act(self, intent: Intent) -> None:
         """Send the detached child; its claim decides."""
-        self._deployer.start(start_of(intent))
+        start = start_of(intent)
+        self._deployer.start(start)
+        if self.name is EffectName.DEPLOY_UNDO:
+            self._deployer.wait(start, threading.Event(), MOST_UNDOS_S)
 
     def said(self, intent: Intent) -> Mapping[str, object] | None:
         """Which start it was; whether it is healthy is a gate's business."""
@@ -81,6 +94,20 @@ class DeployEffect:
     def revoke(self, intent: Intent) -> None:
         """Claim the start for nobody."""
         self._deployer.revoke(start_of(intent))
+
+
+def why_not_undone(undo: Intent, fact: Mapping[str, object]) -> str | None:
+    """Why a settled undo may not have brought back what it should; None where its command ended well.
+
+    One settled before ends were looked at is believed, as it was then.
+    """
+    if "said_by" in fact:
+        return f"that it took place is known from {fact['said_by']} alone"
+    if fact.get("succeeded") is not False:
+        return None
+    code = f" with exit code {fact['code']}" if fact.get("code") is not None else ""
+    said = f"the undo command of {undo.judged['environment']} {fact.get('ended', 'failed')}{code}"
+    return f"{said}. {fact.get('detail', '')}".strip()
 
 
 def start_of(intent: Intent) -> DeployStart:
@@ -136,4 +163,13 @@ def _fact(intent: Intent, held: Started) -> dict[str, object]:
         "generation": judged.number(intent, "generation"),
         "token": held.token,
         "at": held.at,
+    }
+
+
+def _end(ended: Exit) -> dict[str, object]:
+    return {
+        "ended": ended.ending.value,
+        "code": ended.code,
+        "succeeded": ended.succeeded,
+        "detail": ended.detail,
     }

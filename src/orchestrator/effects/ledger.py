@@ -20,6 +20,7 @@ from orchestrator.domain.effect import (
     Intent,
     NotApplied,
     Probe,
+    Underway,
     Unknown,
 )
 from orchestrator.domain.errors import OutsideError
@@ -31,6 +32,8 @@ from orchestrator.ownership.term import Term
 from orchestrator.runtime.waypoints import Waypoints
 
 log = structlog.get_logger(__name__)
+
+READABLE = "the authority can be read again"
 
 MOVED = {
     EffectState.INTENDED: EventType.EFFECT_INTENDED,
@@ -54,7 +57,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """No outcome yet: not applied and worth another try, or not readable."""
+    """No outcome yet: not applied and worth another try, under way, or not readable."""
 
     intent: Intent
     reason: str
@@ -131,7 +134,7 @@ class Ledger:
 
     def _act(self, lease: Lease, task: Task, effect: Effect, intent: Intent) -> Proof | Open:
         if intent.state is EffectState.IN_DOUBT:
-            intent = self._move(lease, task, intent, EffectState.INTENDED, "the authority can be read again")
+            intent = self._move(lease, task, intent, EffectState.INTENDED, READABLE)
         with self._database.read() as tx:
             leases.check(tx, lease)
         self._term.check(
@@ -179,11 +182,15 @@ class Ledger:
             return Proof(
                 intent, EffectState.APPLIED, seen.fact, "it had taken place before it could be revoked"
             )
-        return Open(intent, self._redactor.text(seen.reason), in_doubt=True)
+        return Open(intent, self._redactor.text(seen.reason), in_doubt=isinstance(seen, Unknown))
 
     def _conclude(self, lease: Lease, task: Task, intent: Intent, seen: Probe) -> Proof | Open:
         if isinstance(seen, Applied):
             return Proof(intent, EffectState.APPLIED, seen.fact)
+        if isinstance(seen, Underway):
+            if intent.state is EffectState.IN_DOUBT:
+                intent = self._move(lease, task, intent, EffectState.INTENDED, READABLE)
+            return Open(intent, seen.reason, in_doubt=False)
         return self._doubt(lease, task, intent, seen.reason if isinstance(seen, Unknown) else "not applied")
 
     def _doubt(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Open:

@@ -195,7 +195,7 @@ def _health(evidence: Evidence, kind: JobKind) -> GateResult:
     if evidence.candidate is None:
         return waiting("there is no candidate yet")
     check = evidence.checks.get(kind)
-    if check is None:
+    if check is None or check.sha != evidence.candidate.sha:  # a look after an undo is about another version
         return waiting("it has not been watched yet")
     detail = str(check.detail.get("reason", ""))
     facts = {"candidate": evidence.candidate.sha, "seen": check.detail.get("seen")}

@@ -33,6 +33,7 @@ from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
 from orchestrator.stage_engine.situation import AGAIN, CANCELLED, TAKEN_OUT, Outcome, Situation, Tools
+from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
 
 NOT_OURS = "another start has come since, or the merge slot has been given up"
@@ -58,6 +59,7 @@ class Acts:
         self._plans = plans
         self._deployer = deployer
         self._failures = failures
+        self._undone = Undone(tools, moves)
 
     def take(self, at: Situation, step: Step) -> Outcome:
         """Intend the step's effect and drive it. The finalizer starts no new deploy (DESIGN §7)."""
@@ -91,6 +93,8 @@ class Acts:
         turned = cancelled if intent.name in TURNED_BY_CANCEL and at.task.stage is not Stage.DEPLOY else None
         seen = self._tools.ledger.drive(at.lease, at.task, intent, turned=turned)
         if isinstance(seen, Open):
+            if intent.name is EffectName.DEPLOY_UNDO and at.task.stage is Stage.DEPLOY:
+                self._undone.goes_on(at, seen)
             return self._wait(at, seen.reason)
         return self.follow(at, seen)
 
@@ -209,7 +213,7 @@ class Acts:
         if proof.intent.name is EffectName.MERGE_PR:
             return self._merged(at, proof)
         if proof.intent.name is EffectName.DEPLOY_UNDO:
-            return self._undone(at, proof)
+            return self._undone.settled(at, proof)
         step = _step(at, judged.text(proof.intent, "step"))
 
         def also(tx: Tx) -> None:
@@ -271,18 +275,6 @@ class Acts:
             hold=(Hold.ESCALATED, why),
         )
         return Outcome.HELD
-
-    def _undone(self, at: Situation, proof: Proof) -> Outcome:
-        """The commit that settles the undo gives the merge slot to the freeze and calls a person."""
-        why = judged.text(proof.intent, "reason")
-
-        def freeze(tx: Tx) -> None:
-            if slots.frozen(tx, at.task.repo) is None:  # the runner of a deploy of ourselves was first
-                serial_gate.freeze(tx, at.task, at.lease.owner, why)
-            serial_gate.keep_for_the_freeze(tx, at.task)
-
-        text = f"production was rolled back and {at.task.repo} is frozen: {why}"
-        return self._moves.hold(at, Hold.ESCALATED, text, proofs=[proof], also=freeze)
 
     def _revoked(self, at: Situation, proof: Proof) -> Outcome:
         """An effect was given up for good: what follows depends on why, read from the facts again."""

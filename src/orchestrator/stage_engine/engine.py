@@ -34,6 +34,7 @@ from orchestrator.stage_engine.resolutions import Resolutions
 from orchestrator.stage_engine.serial_gate import why_no_slot
 from orchestrator.stage_engine.signals import Signals
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, judging_commit
+from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
 from orchestrator.stage_engine.work import Work
 from orchestrator.work_items.reading import DocumentError
@@ -60,6 +61,7 @@ class StageEngine:
         self._signals = Signals(tools, self._moves, back, self._pulls)
         self._resolutions = Resolutions(tools, self._acts, self._signals)
         self._closing = Closing(tools, self._moves)
+        self._undone = Undone(tools, self._moves)
         self._work = Work(tools, self._moves, back, self._acts)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
@@ -212,7 +214,12 @@ class StageEngine:
         if said is not None:
             return said
         if at.task.hold is Hold.ESCALATED:
-            return self._acts.undone_meanwhile(at) or self._closing.by_the_fix(at) or Outcome.HELD
+            return (
+                self._acts.undone_meanwhile(at)
+                or self._undone.look(at)
+                or self._closing.by_the_fix(at)
+                or Outcome.HELD
+            )
         step = next_step(at.task.stage, at.passed, at.has)
         if (held := self._pulls.look(at, step)) is not None:
             return held

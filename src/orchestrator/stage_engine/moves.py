@@ -199,13 +199,15 @@ class Moves:
         subject: str | None = None,
         brief: str = "",
         also: Callable[[Tx], None] | None = None,
+        keep_hold: bool = False,
     ) -> Outcome:
-        """Queue the job that the task needs next."""
+        """Queue the job that the task needs next; ``keep_hold``: while it goes on waiting for a person."""
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
             if also is not None:
                 also(tx)
-            tasks.release_hold(tx, at.task.id)
+            if not keep_hold:
+                tasks.release_hold(tx, at.task.id)
             self._enqueue(tx, at.task, kind, at.settings, subject, brief)
         return Outcome.WORKING
 

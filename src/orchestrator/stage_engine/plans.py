@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import structlog
+
 from orchestrator.db import effects, evidence, installation
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState, Intent
-from orchestrator.domain.errors import InvariantError
+from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.domain.ids import Digest, Sha
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
@@ -31,7 +33,10 @@ from orchestrator.rules.transitions import (
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.stage_engine.situation import OwnDelivery, Situation
 
+log = structlog.get_logger(__name__)
+
 PR_BODY_LIMIT = 4000
+BEFORE = ("sha", "artifact", "digest")  # of a version that a start may have to give way to again
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class Plans:
         generation = int(str(of.judged["generation"])) + 1
         sequence, _ = effects.next_sequence(tx)
         carried = of.judged | {"argv": list(argv), "generation": generation}
-        _takes_back(carried, environment, of.judged)
+        _takes_back(carried, environment, of.judged, self._store)
         return PreparedUndo(
             key=f"{environment.name}:{of.judged['sha']}:{generation}",
             sequence=sequence,
@@ -174,14 +179,14 @@ class Plans:
         if prepared is not None and not anew:
             return of_prepared(prepared)
         plan = self._start(tx, at, EffectName.DEPLOY_UNDO, environment, argv)
-        _takes_back(plan.judged, environment, started.judged)
+        _takes_back(plan.judged, environment, started.judged, self._store)
         return plan
 
     def _start(
         self, tx: Tx, at: Situation, name: EffectName, environment: EnvironmentConfig, argv: tuple[str, ...]
     ) -> Plan:
         candidate = candidate_of(tx, at)
-        ran = _running(tx, environment.name)
+        before = _last_good(tx, environment.name)
         drawn = effects.draw_generation(tx, environment.name, candidate.sha)
         if drawn is None:
             raise NotYet(f"an earlier start in {environment.name} is not settled")
@@ -198,8 +203,7 @@ class Plans:
             "timeout_s": environment.timeout_s,
             "work_item": at.task.work_item,
             "installation": installation.identity(tx),
-            "previous_sha": ran[0],
-            "previous_artifact": ran[1],
+            **{f"previous_{name}": value for name, value in before.items()},
         }
         return Plan(name, f"{environment.name}:{candidate.sha}:{generation}", str(token), carried)
 
@@ -226,12 +230,21 @@ def of_prepared(undo: PreparedUndo) -> Plan:
 
 
 def _takes_back(
-    carried: dict[str, object], environment: EnvironmentConfig, started: Mapping[str, object]
+    carried: dict[str, object],
+    environment: EnvironmentConfig,
+    started: Mapping[str, object],
+    store: ImageStore,
 ) -> None:
-    """Have the plan of an undo bring back what ran before a start."""
-    before, artifact = started.get("previous_sha"), started.get("previous_artifact")
+    """Have the plan of an undo bring back what ran before a start, by that version's own script: the one of the version
+    that failed may be what is broken. It is used only where the earlier artefact is not kept any more."""
     carried["reason"] = f"{environment.name} did not stay healthy with {started['sha']}"
-    carried.update(restored_sha=before, restored_artifact=artifact)
+    carried.update({f"restored_{name}": started.get(f"previous_{name}") for name in BEFORE})
+    before, artifact, digest = (carried[f"restored_{name}"] for name in BEFORE)
+    if digest is not None:
+        try:
+            carried.update(artifact=str(store.path(Digest(str(digest)))), digest=digest)
+        except OutsideError as error:
+            log.warning("undo runs the script of the version it undoes", reason=str(error))
     given = started.get("env")
     carried["env"] = {
         **(given if isinstance(given, dict) else {}),
@@ -276,11 +289,11 @@ def _digest(tx: Tx, at: Situation) -> str:
     return str(built.fact["digest"])
 
 
-def _running(tx: Tx, environment: str) -> tuple[object, object]:
-    """SHA and artefact that an environment runs: of its last start, or what an undo has brought back."""
+def _last_good(tx: Tx, environment: str) -> dict[str, object]:
+    """SHA, artefact and digest to go back to, should the next start fail: of the last start, or what the last undo was
+    to bring back. Where that undo has failed nobody knows what runs; it is still what last ran well."""
     last = effects.last_start(tx, environment)
     if last is None:
-        return None, None
-    if last.name is EffectName.DEPLOY_UNDO:
-        return last.judged.get("restored_sha"), last.judged.get("restored_artifact")
-    return last.judged["sha"], last.judged["artifact"]
+        return dict.fromkeys(BEFORE)
+    of = "restored_" if last.name is EffectName.DEPLOY_UNDO else ""
+    return {name: last.judged.get(f"{of}{name}") for name in BEFORE}

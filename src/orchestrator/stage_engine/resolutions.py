@@ -12,7 +12,7 @@ from enum import StrEnum
 from orchestrator.db import mail
 from orchestrator.db.database import Tx
 from orchestrator.db.mail import WaitingSignal
-from orchestrator.domain.effect import Applied, EffectState, Intent, NotApplied, Unknown
+from orchestrator.domain.effect import Applied, EffectState, Intent, NotApplied, Underway, Unknown
 from orchestrator.domain.event import EventType
 from orchestrator.effects.ledger import Open, Proof
 from orchestrator.stage_engine.acts import Acts
@@ -58,6 +58,8 @@ class Resolutions:
         seen = self._tools.ledger.look(intent)
         if isinstance(seen, Applied):
             return self._shown(at, waiting, Proof(intent, EffectState.APPLIED, seen.fact), said)
+        if isinstance(seen, Underway):
+            return self._signals.refuse(at, waiting, f"it has begun and is settled at its end: {seen.reason}")
         if said is Resolution.APPLIED:
             return self._took_place(at, waiting, intent, seen, reason)
         if said is Resolution.RETRY and intent.state is EffectState.REVOKING and not begun:

@@ -89,6 +89,51 @@ def test_nothing_is_lifted_or_lent_before_the_undo_has_settled(pipeline: Build) 
     _lend(line, fix)
 
 
+def test_an_undo_that_fails_is_told_as_failed_and_only_at_its_end(pipeline: Build) -> None:
+    """Production may not run what it should: nobody is told that it was rolled back, and nothing is lent before."""
+    line = pipeline(production=True).start()
+    line.done(line.add("Good"))
+    good, go = line.running("production"), line.root / "go"
+    line.deploys(production=ILL, undo={"until": str(go), "exit": 3})
+    broken = line.add("Bad")
+    wait_until(lambda: len(line.deployed("production")) == 3, 60)
+    fix = line.add("Fix")
+    with pytest.raises(RequestRefused, match="not settled"):
+        line.app.operations.lend("sample", fix, person="Ann")
+    assert _merge_slot(line) == broken
+    assert line.task(broken).hold is not Hold.ESCALATED
+    wait_until(lambda: any("its undo goes on" in alert for alert in line.alerts()))
+    go.touch()
+    task = line.held(broken, Hold.ESCALATED)
+    assert "the undo FAILED" in str(task.hold_reason)
+    assert "exit code 3" in str(task.hold_reason)
+    assert _merge_slot(line) == "freeze"
+    task = line.wait_for(broken, lambda t: "after the undo" in str(t.hold_reason))
+    assert f"expected {good}, saw {'2' * 40}" in str(task.hold_reason)
+    assert not any("was rolled back" in alert for alert in line.alerts())
+    assert sum("may not run what it should" in alert for alert in line.alerts()) == 2
+
+    line.app.drift_watch.run_once()  # a person was called; what should run there nobody can say
+    [watched] = line.app.drift_watch.snapshot()
+    assert (watched["state"], watched["expected"]) == ("waits", None)
+
+    _lend(line, fix)
+    line.wait_for(fix, lambda _: len(line.deployed("production")) == 5)
+    undo = line.deployed("production")[-1]  # the fix is ill too: back to what last ran well, as before
+    assert (undo["undo"], undo["sha"]) == (True, good)
+
+
+def test_an_undo_is_done_by_the_script_of_the_version_that_it_brings_back(pipeline: Build) -> None:
+    line = pipeline(image=True, production=True)
+    broken = _broken(line)
+    good, bad, undo = line.deployed("production")
+    assert undo["undo"]
+    assert good["digest"] != bad["digest"]
+    assert (undo["digest"], undo["files"]) == (good["digest"], good["files"])
+    task = line.wait_for(broken, lambda t: "after the undo" in str(t.hold_reason))
+    assert f"production runs {good['sha']}: " in str(task.hold_reason)
+
+
 def test_before_the_fix_is_done_nothing_is_closed_by_it(pipeline: Build) -> None:
     """N8: production runs the fix already, healthy, but its trial is not over."""
     line = pipeline(production=True)

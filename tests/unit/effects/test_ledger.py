@@ -10,7 +10,16 @@ import pytest
 
 from orchestrator.db import effects, leases
 from orchestrator.db.effects import intend
-from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent, NotApplied, Probe, Unknown
+from orchestrator.domain.effect import (
+    Applied,
+    EffectName,
+    EffectState,
+    Intent,
+    NotApplied,
+    Probe,
+    Underway,
+    Unknown,
+)
 from orchestrator.domain.errors import AuthorityUnreachable, ConstraintRefused, LostRace
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.lease import Actor, Lease
@@ -33,6 +42,7 @@ class Authority:
     name: EffectName = EffectName.MERGE_PR
     happened: bool = False
     readable: bool = True
+    underway: bool = False  # it has begun, and cannot be called back
     refuses: bool = False  # the act's answer is an error; says nothing about ``lands``
     lands: bool = True
     revocable: bool = True
@@ -48,6 +58,8 @@ class Authority:
         self._note("probe")
         if not self.readable:
             return replace(UNKNOWN, reason=UNKNOWN.reason + self.says)
+        if self.underway:
+            return Underway("it has not ended")
         return APPLIED if self.happened else NOT_APPLIED
 
     def act(self, intent: Intent) -> None:
@@ -577,3 +589,33 @@ def test_without_a_lease_there_is_no_term_to_end(scene: Scene) -> None:
     scene.authority.on["probe"] = lambda: frozen(scene, heartbeat=False)
     out_of_scope = replace(scene.lease, durable=False)
     assert proven(scene.ledger.drive(out_of_scope, scene.task, scene.intent)).state is EffectState.APPLIED
+
+
+def test_what_is_under_way_is_neither_acted_again_nor_settled_nor_doubted(scene: Scene) -> None:
+    scene.authority.underway = True
+    seen = scene.drive()
+    assert isinstance(seen, Open)
+    assert (seen.in_doubt, seen.reason, scene.column("state")) == (False, "it has not ended", "intended")
+    assert scene.authority.journal == ["probe"]
+    scene.authority.underway, scene.authority.happened = False, True
+    assert isinstance(scene.drive(), Proof)
+
+
+def test_doubt_ends_where_it_is_seen_to_be_under_way(scene: Scene) -> None:
+    scene.authority.readable = False
+    assert isinstance(scene.drive(), Open)
+    assert scene.column("state") == "in_doubt"
+    scene.authority.readable, scene.authority.underway = True, True
+    assert isinstance(scene.drive(), Open)
+    assert scene.column("state") == "intended"
+
+
+def test_what_is_under_way_when_it_is_given_up_is_settled_at_its_end(scene: Scene) -> None:
+    scene.authority.underway = True
+    seen = scene.ledger.give_up(scene.lease, scene.task, scene.stored(), "no longer wanted")
+    assert isinstance(seen, Open)
+    assert (seen.in_doubt, scene.column("state")) == (False, "revoking")
+    scene.authority.underway, scene.authority.happened = False, True
+    ended = scene.drive()
+    assert isinstance(ended, Proof)
+    assert ended.state is EffectState.APPLIED

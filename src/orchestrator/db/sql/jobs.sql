@@ -12,7 +12,8 @@ WHERE status = 'queued' AND id = (
     WHERE status = 'queued' AND (not_before IS NULL OR not_before <= utc_now())
       AND (:agents_allowed OR kind IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
       AND (:checks_allowed OR kind NOT IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
-      AND (SELECT hold FROM tasks WHERE tasks.id = jobs.task_id) IS NULL -- what is held starts nothing
+      AND ((SELECT hold FROM tasks WHERE tasks.id = jobs.task_id) IS NULL -- what is held starts nothing;
+           OR (kind = 'production-health' AND brief LIKE 'undone:%')) -- a look after an undo only asks
       AND (:repos IS NULL OR (SELECT repo FROM tasks WHERE tasks.id = jobs.task_id) IN (SELECT value FROM json_each(:repos)))
     ORDER BY priority DESC, id LIMIT 1)
 RETURNING *;

@@ -23,7 +23,7 @@ with (ROOT / "deploys.jsonl").open("a") as journal:
         "files": sorted(os.listdir(os.environ["ORCH_ARTIFACT"])),
     }
     journal.write(json.dumps(start) + "\n")
-do = {} if undo else json.loads((ROOT / "deploy.json").read_text()).get(environment, {})
+do = json.loads((ROOT / "deploy.json").read_text()).get("undo" if undo else environment, {})
 while do.get("until") and not os.path.exists(do["until"]):
     time.sleep(0.02)
 if do.get("exit"):

@@ -8,7 +8,7 @@ from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
-from orchestrator.forges.forge import PullRequest
+from orchestrator.forges.forge import PullRequest, PushCall
 from orchestrator.forges.local_fence import REVOKED, Fence, fence_of
 from orchestrator.rules.trailers import NONCE, trailers
 from tests.proofs.memory_git import Objects
@@ -26,6 +26,7 @@ class ForgeState:
     objects: Objects
     heads: dict[str, Sha] = field(default_factory=dict)
     fences: dict[TaskId, Fence] = field(default_factory=dict)
+    pushes_given_up: dict[TaskId, int] = field(default_factory=dict)
     kept: dict[tuple[TaskId, int], Sha] = field(default_factory=dict)
     pulls: list[PullRequest] = field(default_factory=list)
     merges: list[tuple[Sha | None, Sha]] = field(default_factory=list)  # main before, and the M it moved to
@@ -61,7 +62,7 @@ class MemoryForge:
             state = self._reachable()
             fence = state.fences.get(candidate.task_id)
             kept = state.kept.get((candidate.task_id, candidate.round))
-            return kept == candidate.sha and fence is not None and fence.prepared(candidate)
+            return kept == candidate.sha and fence == fence_of(candidate)
 
         return self._wire.ask("forge.prepared", look)
 
@@ -101,10 +102,31 @@ class MemoryForge:
 
         self._wire.act("forge.claim_installation", call)
 
-    def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
+    def push(
+        self, source: Path, sha: Sha, branch: str, expected: Sha | None, *, call: PushCall | None = None
+    ) -> None:
         if branch == self.default_branch:
             raise OutsideError(f"{branch} is moved by merging alone.")
-        self._wire.act("forge.push", lambda: self._move(branch, expected, sha))
+
+        def move() -> None:
+            given_up = self._reachable().pushes_given_up
+            if (
+                call is not None
+                and self._heads().get(branch) != sha
+                and given_up.get(call.task_id, 0) >= call.sequence
+            ):
+                raise Refused(f"Push {call.sequence} of task {call.task_id} was given up.")
+            self._move(branch, expected, sha)
+
+        self._wire.act("forge.push", move)
+
+    def revoke_push(self, call: PushCall, token: str, *, held: InstallationMark | None = None) -> None:
+        def revoke() -> None:
+            self._same_installation(held)
+            given_up = self._reachable().pushes_given_up
+            given_up[call.task_id] = max(call.sequence, given_up.get(call.task_id, 0))
+
+        self._wire.act("forge.revoke_push", revoke)
 
     def delete_branch(self, branch: str, expected: Sha) -> None:
         if branch == self.default_branch:

@@ -7,6 +7,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.effects import judged
 from orchestrator.effects.marks import Marks, under_mark
+from orchestrator.forges.forge import PushCall
 from orchestrator.places import Places
 
 
@@ -42,7 +43,11 @@ class PushEffect:
         else:
             expected = judged.optional_text(intent, "expected")
             place.forge.push(
-                place.clone.path, Sha(judged.text(intent, "sha")), branch, Sha(expected) if expected else None
+                place.clone.path,
+                Sha(judged.text(intent, "sha")),
+                branch,
+                Sha(expected) if expected else None,
+                call=_call(intent),
             )
 
     def said(self, intent: Intent) -> Mapping[str, object] | None:
@@ -62,4 +67,15 @@ class PushEffect:
         return f"the branch {branch} was moved to {tip or 'nothing'} by somebody else"
 
     def revoke(self, intent: Intent) -> None:
-        """Nothing to send: every call ever sent is bound to an old value that the branch has left."""
+        """Fence it: the branch may still have the old value, and a call may still be under way (law 4)."""
+        repo, token = judged.text(intent, "repo"), f"revoked-{intent.token}"
+        with under_mark(self._marks, repo) as held:
+            forge = self._places.of(repo).forge
+            if "candidate" in intent.judged:
+                forge.revoke_merge(judged.candidate(intent), token, held=held)
+            else:
+                forge.revoke_push(_call(intent), token, held=held)
+
+
+def _call(intent: Intent) -> PushCall:
+    return PushCall(intent.task_id, intent.sequence)

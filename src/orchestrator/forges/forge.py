@@ -29,6 +29,14 @@ class PullRequest:
     url: str
 
 
+@dataclass(frozen=True, slots=True)
+class PushCall:
+    """Which push of the ledger a call is: the task and the intent's number, which only rises."""
+
+    task_id: TaskId
+    sequence: int
+
+
 class Forge(Protocol):
     """One repository at one forge."""
 
@@ -71,10 +79,19 @@ class Forge(Protocol):
         """The branch's tip, None where there is no such branch."""
         ...
 
-    def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
+    def push(
+        self, source: Path, sha: Sha, branch: str, expected: Sha | None, *, call: PushCall | None = None
+    ) -> None:
         """Set ``branch`` to ``sha`` out of the git folder ``source`` iff it still is at ``expected`` (None: absent).
 
-        :raises OutsideError: refused or failed.
+        :raises OutsideError: refused or failed; so is a ``call`` that has been revoked.
+        """
+        ...
+
+    def revoke_push(self, call: PushCall, token: str, *, held: InstallationMark | None = None) -> None:
+        """Make this push, and every earlier one of its task, impossible, wherever it is under way. Safe to repeat.
+
+        :raises OutsideError: could not be done; nothing may be concluded.
         """
         ...
 
@@ -104,7 +121,7 @@ class Forge(Protocol):
         ...
 
     def prepared(self, candidate: Candidate) -> bool:
-        """Whether :meth:`prepare_merge` has taken place for this candidate (its fence stands, or has been moved on).
+        """Whether :meth:`prepare_merge` has taken place for this candidate, and it has not been revoked since.
 
         :raises AuthorityUnreachable: the forge cannot be asked.
         """

@@ -17,8 +17,15 @@ from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges import local_traces
-from orchestrator.forges.forge import PullRequest
-from orchestrator.forges.local_fence import REVOKED, Fence, fence_of, fence_ref, parse_fence
+from orchestrator.forges.forge import PullRequest, PushCall
+from orchestrator.forges.local_fence import (
+    REVOKED,
+    Fence,
+    fence_of,
+    fence_ref,
+    parse_fence,
+    push_fence_ref,
+)
 from orchestrator.forges.local_mark import MARK, mark_blob, parse_mark
 from orchestrator.forges.local_pulls import LocalPulls, PullRecord
 from orchestrator.forges.local_traces import CANDIDATES
@@ -113,18 +120,42 @@ class LocalForge:
 
     # -- branches ----------------------------------------------------------------------------------------------
 
-    def push(self, source: Path, sha: Sha, branch: str, expected: Sha | None) -> None:
+    def push(
+        self, source: Path, sha: Sha, branch: str, expected: Sha | None, *, call: PushCall | None = None
+    ) -> None:
         """Set a branch, never the default one, to ``sha`` iff it still is at ``expected``; repeating is harmless.
 
-        :raises OutsideError: the branch has moved, or the objects are not complete or well-formed.
+        :raises OutsideError: the branch has moved, the push was given up, or the objects are not complete or
+            well-formed.
         """
         if branch == self.default_branch:
             raise OutsideError(f"{branch} is moved by merging alone.")
         self._reachable()
         if self.tip(branch) != sha:
             transfer(self._git, source / "objects", self.path, [sha])
-            self._refs.change(RefChange(HEADS + branch, expected, sha))
+            standing = [self._not_given_up(call)] if call is not None else []
+            self._refs.change(RefChange(HEADS + branch, expected, sha), *standing)
         self._pulls.saw_head(branch, sha)
+
+    def revoke_push(self, call: PushCall, token: str, *, held: InstallationMark | None = None) -> None:
+        """Move the task's push fence on to this call. Safe to repeat.
+
+        :raises InstallationChanged: the mark is not ``held``.
+        :raises OutsideError: could not be done; nothing may be concluded.
+        """
+        self._reachable()
+        ref = push_fence_ref(call.task_id)
+        revoked = self._stored(Fence(REVOKED, call.sequence, token).blob())
+        for _ in range(RACE_TRIES):
+            old, fence = self._fence_at(ref)
+            if fence is not None and fence.sequence >= call.sequence:
+                return
+            try:
+                self._change(held, RefChange(ref, old, revoked))
+            except RefsRefused:
+                continue  # another revoke came first: look again
+            return
+        raise OutsideError(f"The push fence of task {call.task_id} keeps moving.", hint="It is tried again.")
 
     def delete_branch(self, branch: str, expected: Sha) -> None:
         """Remove a branch, never the default one, iff it still is at ``expected``; an absent one is left alone.
@@ -188,11 +219,11 @@ class LocalForge:
             self._change(held, RefChange(kept, None, candidate.sha), RefChange(name, wanted, wanted))
 
     def prepared(self, candidate: Candidate) -> bool:
-        """Whether M is kept here and the task's fence stands at it, or has been moved on from it."""
+        """Whether M is kept here and the task's fence stands at it: what was revoked is not prepared any more."""
         with self._asking():
             kept = self._refs.read(f"{CANDIDATES}{int(candidate.task_id)}/{int(candidate.round)}")
             _, fence = self._fence(candidate)
-        return kept == candidate.sha and fence is not None and fence.prepared(candidate)
+        return kept == candidate.sha and fence == fence_of(candidate)
 
     def merge(
         self, candidate: Candidate, pr_number: int | None, *, held: InstallationMark | None = None
@@ -245,11 +276,25 @@ class LocalForge:
     # -- private steps -----------------------------------------------------------------------------------------
 
     def _fence(self, candidate: Candidate) -> tuple[Sha | None, Fence | None]:
-        """Where the task's fence stands, as the blob's name and as what it says."""
-        at = self._refs.read(fence_ref(candidate.task_id))
+        return self._fence_at(fence_ref(candidate.task_id))
+
+    def _fence_at(self, ref: str) -> tuple[Sha | None, Fence | None]:
+        """Where a fence stands, as the blob's name and as what it says."""
+        at = self._refs.read(ref)
         if at is None:
             return None, None
         return at, parse_fence(self._blob(at))
+
+    def _not_given_up(self, call: PushCall) -> RefChange:
+        """What the push's own transaction has to verify: the task's push fence still is where it was read.
+
+        :raises OutsideError: it stands at this push or at a later one.
+        """
+        ref = push_fence_ref(call.task_id)
+        at, fence = self._fence_at(ref)
+        if fence is not None and fence.sequence >= call.sequence:
+            raise OutsideError(f"Push {call.sequence} of task {call.task_id} was given up.")
+        return RefChange(ref, at, at)
 
     def _change(self, held: InstallationMark | None, *changes: RefChange) -> None:
         """One transaction that the mark is verified in: it is ``held``, or absent."""

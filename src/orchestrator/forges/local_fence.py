@@ -14,6 +14,7 @@ from orchestrator.domain.task import Candidate
 CANDIDATE = "candidate"
 REVOKED = "revoked"
 FENCES = "refs/orch/fence/"
+PUSH_FENCES = "refs/orch/push-fence/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class Fence:
 def fence_ref(task: TaskId) -> str:
     """The reference's name."""
     return f"{FENCES}{int(task)}"
+
+
+def push_fence_ref(task: TaskId) -> str:
+    """The reference that says up to which number of the ledger a task's pushes have been given up; absent: none."""
+    return f"{PUSH_FENCES}{int(task)}"
 
 
 def fence_of(candidate: Candidate) -> Fence:

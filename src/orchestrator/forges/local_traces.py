@@ -10,7 +10,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha, TaskId, WorkItem
 from orchestrator.domain.installation import SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
-from orchestrator.forges.local_fence import fence_ref, parse_fence
+from orchestrator.forges.local_fence import fence_ref, parse_fence, push_fence_ref
 from orchestrator.rules.trailers import INSTALLATION, NONCE, SEQUENCE, TASK, trailers
 from orchestrator.runtime.git import Git
 
@@ -73,7 +73,7 @@ def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId]) -> int:
     """The highest ledger number in a fence of these tasks; 0 where none has one."""
     if not tasks:
         return 0
-    refs = [fence_ref(task) for task in tasks]
+    refs = [ref(task) for task in tasks for ref in (fence_ref, push_fence_ref)]
     listed = git.run(["for-each-ref", "--format=%(raw)%00", "--", *refs], git_dir=git_dir).stdout
     highest = 0
     for raw in listed.split(b"\0"):

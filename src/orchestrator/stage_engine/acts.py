@@ -309,7 +309,7 @@ class Acts:
 
     def _again(self, at: Situation, proof: Proof) -> Outcome:
         """A person has had it given up to be done once more: a fresh intent, never the revoked one (law 4)."""
-        if proof.intent.name is EffectName.MERGE_PR:  # a revoked M never comes back
+        if "candidate" in proof.intent.judged:  # a revoked M never comes back
             return self._moves.move(
                 at,
                 Stage.DEPLOY_STAGING,

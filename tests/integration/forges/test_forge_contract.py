@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.domain.errors import OutsideError
-from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.task import Candidate
+from orchestrator.forges.forge import PushCall
 from orchestrator.runtime.git import Git
 from tests.fixtures_git import House, as_it_is, house_at, person_at
 from tests.proofs.memory_forge import ForgeState, MemoryForge
@@ -73,6 +74,30 @@ def test_push_moves_a_branch_only_from_where_it_was(house: House, head: Sha) -> 
     assert house.forge.tip(BRANCH) == head
     house.forge.push(house.clone.path, other, BRANCH, head)
     assert house.forge.tip(BRANCH) == other
+
+
+def test_a_push_that_was_given_up_never_lands(house: House, head: Sha) -> None:
+    """Also one that was sent before, from the value that the branch still has."""
+    other = house.clone.commit_files(house.main, {"b": b"1"}, "B")
+    late, again = PushCall(TaskId(1), 7), PushCall(TaskId(1), 9)
+    for token in ("first", "second"):
+        house.forge.revoke_push(late, token)
+    with pytest.raises(OutsideError, match="given up"):
+        house.forge.push(house.clone.path, other, BRANCH, head, call=late)
+    assert house.forge.tip(BRANCH) == head
+    house.forge.push(house.clone.path, other, BRANCH, head, call=again)
+    assert house.forge.tip(BRANCH) == other
+    house.forge.revoke_push(again, "third")
+    house.forge.revoke_push(late, "stale")  # whoever comes late with it changes nothing
+    with pytest.raises(OutsideError, match="given up"):
+        house.forge.push(house.clone.path, head, BRANCH, other, call=again)
+    house.forge.push(house.clone.path, head, BRANCH, other, call=PushCall(TaskId(2), 3))
+
+
+def test_a_candidate_that_was_given_up_is_not_prepared(house: House, candidate: Candidate) -> None:
+    assert house.forge.prepared(candidate)
+    house.forge.revoke_merge(candidate, "newer")
+    assert not house.forge.prepared(candidate)
 
 
 def test_delete_removes_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
-from orchestrator.domain.ids import Sha
+from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.task import Candidate
+from orchestrator.forges.forge import PushCall
 from orchestrator.runtime.git_refs import RefsRefused
 from tests.fixtures_git import House, as_it_is
 
@@ -170,6 +171,26 @@ def test_merge_and_revoke_at_once_have_one_outcome(house: House, candidate: Cand
         merged, revoked = pool.submit(merge), pool.submit(house.forge.revoke_merge, candidate, "newer")
         revoked.result()
         assert (house.forge.landed([candidate]) is not None) == merged.result()
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_push_and_revoke_at_once_have_one_outcome(house: House, head: Sha, attempt: int) -> None:
+    other = house.clone.commit_files(house.main, {"b": b"1"}, "B")
+    call = PushCall(TaskId(1), 7)
+
+    def push() -> bool:
+        try:
+            house.forge.push(house.clone.path, other, BRANCH, head, call=call)
+        except OutsideError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        pushed, revoked = pool.submit(push), pool.submit(house.forge.revoke_push, call, "newer")
+        revoked.result()
+        seen = house.forge.tip(BRANCH)
+        assert (house.forge.tip(BRANCH) == other) == pushed.result()
+        assert house.forge.tip(BRANCH) == seen  # what was shown after the revoke is final
 
 
 # -- facts -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged
 from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
+from orchestrator.forges.forge import PushCall
 from tests.fixtures_git import House
 
 BRANCH = "orch/ORCH-1-change-it"
@@ -138,6 +139,8 @@ def test_the_highest_fence_is_that_of_the_tasks_asked_for(house: House, candidat
     assert house.forge.highest_fence([]) == 0
     house.forge.revoke_merge(candidate, "newer")
     assert house.forge.highest_fence([TaskId(1)]) == 1
+    house.forge.revoke_push(PushCall(TaskId(1), 40), "newer")
+    assert house.forge.highest_fence([TaskId(1)]) == 40
 
 
 def test_a_forge_that_is_not_there_is_unreachable(house: House) -> None:

@@ -10,6 +10,7 @@ from orchestrator.stage_engine.situation import Outcome
 
 RATE_LIMIT_PAUSE_S = 300.0  # where the service did not say when its limit ends
 RETRY_PAUSE_S = 15.0  # times the attempts so far, after a failure of the service
+FREE_STARTS = 5  # so often a job may go back free of charge; it might be what kills whoever starts it
 NOT_REPEATED = frozenset({RunOutcome.AUTH, RunOutcome.NOT_STARTED, RunOutcome.LIMIT_BUDGET})
 SERVICE_FAILED = frozenset({RunOutcome.OVERLOADED, RunOutcome.API_ERROR})
 
@@ -26,13 +27,16 @@ class Decision:
 def decide(job: Job, result: RunResult) -> Decision:
     """Pure: an outcome and the attempts so far → what follows.
 
-    A usage limit parks the job until the stated reset and costs no attempt; what a person must correct is not repeated.
+    A usage limit parks the job until the stated reset and costs no attempt, nor does a run that provably never started
+    because its owner died; what a person must correct is not repeated.
     """
     outcome = result.outcome
     if outcome is RunOutcome.DONE:
         return Decision(JobStatus.DONE)
     if outcome is RunOutcome.RATE_LIMITED:
         return Decision(JobStatus.QUEUED, result.retry_after_s or RATE_LIMIT_PAUSE_S, free=True)
+    if outcome is RunOutcome.CALLED_OFF and job.claims - job.attempts < FREE_STARTS:
+        return Decision(JobStatus.QUEUED, free=True)
     if outcome in NOT_REPEATED or job.attempts >= job.max_attempts:
         return Decision(JobStatus.FAILED)
     delay = RETRY_PAUSE_S * job.attempts if outcome in SERVICE_FAILED else 0.0

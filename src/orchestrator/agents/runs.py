@@ -34,6 +34,8 @@ POLL_SECONDS = 0.2
 TOUCH_SECONDS = 5.0  # adoption is renewed this often; a small part of any sensible run_orphan_ttl
 LOST_MARGIN_SECONDS = 60.0  # beyond run_orphan_ttl, before an unprovable supervisor counts as gone
 CALL_OFF_SECONDS = 10.0  # a killed supervisor that is not gone after this hangs in the kernel
+CALLED_OFF = "The run was called off before it started."
+VANISHED = "The run's folder has vanished. Whether its agent had started cannot be told any more."
 SUPERVISOR_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
@@ -107,8 +109,7 @@ class Runs:
         identity = self._supervisor(folder)
         started = folder.started()
         if started is not None and started.by is Starter.REVOKER:
-            called_off = "The run was called off before it started."
-            return folder.result() or RunResult(RunOutcome.NOT_STARTED, None, Usage(), called_off)
+            return folder.result() or RunResult(RunOutcome.CALLED_OFF, None, Usage(), CALLED_OFF)
         if identity is None:
             return folder.result()  # not spawned, or not noted: only revoke() can settle that
         alive = self._liveness(identity, started)
@@ -150,11 +151,16 @@ class Runs:
     def revoke(self, run_dir: Path) -> bool:
         """Make sure that nothing can start in this folder any more; False where it has started.
 
+        A folder that has vanished proves nothing: nothing starts there, and its run counts as one that a person has to
+        look at.
+
         :raises OutsideError: the folder cannot be written, so nothing is sure.
         """
         folder = RunFolder(run_dir)
         with _usable(run_dir):
-            folder.create()
+            if not run_dir.exists():
+                folder.create()
+                folder.write_result(RunResult(RunOutcome.NOT_STARTED, None, Usage(), VANISHED), first=True)
             if folder.claim(StartedRecord(Starter.REVOKER, stamp(self._clock.utc()), os.uname().nodename)):
                 return True
         started = folder.started()
@@ -207,7 +213,7 @@ class Runs:
         if started is None:
             if not self.revoke(folder.path):
                 return None  # another one started after all
-            result = RunResult(RunOutcome.NOT_STARTED, None, Usage(), self._last_lines(folder))
+            result = self._never_started(folder)
             folder.write_result(result, first=True)
             return folder.result() or result
         launch = folder.launch()
@@ -240,12 +246,16 @@ class Runs:
         launch = folder.launch()
         return min(TOUCH_SECONDS, launch.limits.orphan_ttl_s / 4) if launch is not None else TOUCH_SECONDS
 
-    def _last_lines(self, folder: RunFolder) -> str:
+    def _never_started(self, folder: RunFolder) -> RunResult:
+        """A supervisor that fails by itself says why; one that was killed, or whose machine has gone down, does not."""
         try:
             said = folder.supervisor_log.read_bytes()[-1000:].decode(errors="replace").strip()
         except OSError:
             said = ""
-        return f"The run's supervisor ended before it could start the agent. It said: {said or '(nothing)'}"
+        if not said:
+            return RunResult(RunOutcome.CALLED_OFF, None, Usage(), CALLED_OFF)
+        summary = f"The run's supervisor ended before it could start the agent. It said: {said}"
+        return RunResult(RunOutcome.NOT_STARTED, None, Usage(), summary)
 
 
 @contextmanager

@@ -93,6 +93,7 @@ class RunOutcome(StrEnum):
     CRASHED = "crashed"
     NO_RESULT = "no-result"
     NOT_STARTED = "not-started"  # the program does not exist or could not be executed
+    CALLED_OFF = "called-off"  # provably never started, and made impossible: whoever was to start it has died
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,12 @@ while True:
 
 def test_revoker_that_is_first_keeps_it_from_starting(bench: Bench) -> None:
     run_dir = bench.root / "run-1"
+    run_dir.mkdir()
     assert bench.runs.revoke(run_dir)
     assert bench.runs.revoke(run_dir)
     launch = Launch("command", ("sh", "-c", "echo x > started"), {"PATH": os.environ["PATH"]}, bench.worktree)
     handle = bench.runs.start(run_dir, launch, Limits(), os.environ)
-    assert bench.wait(handle).outcome is RunOutcome.NOT_STARTED
+    assert bench.wait(handle).outcome is RunOutcome.CALLED_OFF
     supervisor = handle.supervisor
     assert supervisor is not None
     wait_until(lambda: SystemProcesses().liveness(supervisor) is Liveness.DEAD)
@@ -159,6 +160,34 @@ def test_supervisor_that_could_not_begin_is_told(bench: Bench) -> None:
     started = folder.started()
     assert started is not None
     assert started.by is Starter.REVOKER
+
+
+def test_supervisor_that_was_killed_before_it_could_begin_has_started_nothing(bench: Bench) -> None:
+    run_dir = bench.root / "run-1"
+    run_dir.mkdir()
+    folder = RunFolder(run_dir)
+    folder.supervisor_log.touch()
+    identity = SystemProcesses().spawn(
+        ["sleep", "300"], cwd=run_dir, env=os.environ, output=folder.supervisor_log
+    )
+    folder.write_spawned(identity)
+    assert bench.runs.result(run_dir) is None
+    os.kill(identity.pid, signal.SIGKILL)
+    result = wait_until(lambda: bench.runs.result(run_dir))
+    assert result.outcome is RunOutcome.CALLED_OFF
+    started = folder.started()
+    assert started is not None
+    assert started.by is Starter.REVOKER
+
+
+def test_folder_that_has_vanished_proves_nothing(bench: Bench) -> None:
+    """Its agent may have worked, and been paid: nobody starts it again without a person's look."""
+    run_dir = bench.root / "run-1"
+    assert bench.runs.adopt(run_dir) is None
+    assert bench.runs.revoke(run_dir)
+    result = bench.runs.result(run_dir)
+    assert result is not None
+    assert (result.outcome, "vanished" in result.summary) == (RunOutcome.NOT_STARTED, True)
 
 
 def test_run_of_a_machine_that_cannot_be_asked_is_waited_for(bench: Bench) -> None:

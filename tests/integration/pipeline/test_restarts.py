@@ -224,6 +224,27 @@ def _parent(pid: int) -> str:
         return stat.read().rsplit(")", 1)[1].split()[1]
 
 
+def test_killed_between_the_record_of_a_run_and_its_start_costs_nothing(pipeline: Build) -> None:
+    """Nothing was started, and that is proven: the next life makes it impossible, and starts it itself."""
+    line = pipeline()
+    item = _filed(line)
+    app = line.open()
+    app.recovery.recover_on_startup()
+    app.engine.advance_stage(line.task(item).id, Actor.OPERATOR)
+    folder = RunFolder(app.folders.runs / f"{item}-1-1-x")
+    folder.create()
+    with app.database.write() as tx:
+        job = jobs.claim_next_job(tx, app.boot_id)
+        assert job is not None
+        jobs.add_run(tx, job, agent="command", model=None, run_dir=str(folder.path))
+    line.stop()
+    line.start()
+    line.done(item)
+    assert [run.outcome for _, run in line.story(item).runs][:2] == [RunOutcome.CALLED_OFF, RunOutcome.DONE]
+    with line.app.database.read() as tx:
+        assert {job.attempts for job in jobs.of_task(tx, line.task(item).id)} == {1}
+
+
 def test_start_that_fails_leaves_no_open_run(pipeline: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     line = pipeline()
 

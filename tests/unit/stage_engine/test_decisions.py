@@ -10,7 +10,7 @@ from orchestrator.domain.ids import JobId, Sha, TaskId
 from orchestrator.domain.job import Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate
-from orchestrator.monitor import NOT_REPEATED, RATE_LIMIT_PAUSE_S, decide
+from orchestrator.monitor import FREE_STARTS, NOT_REPEATED, RATE_LIMIT_PAUSE_S, decide
 from orchestrator.repo_config.records import (
     ApprovalsConfig,
     CiConfig,
@@ -51,7 +51,7 @@ def ended(outcome: RunOutcome, again: float | None = None) -> RunResult:
 def test_every_end_of_a_run_has_one_consequence(
     outcome: RunOutcome, attempts: int, again: float | None
 ) -> None:
-    job = replace(JOB, attempts=attempts)
+    job = replace(JOB, attempts=attempts, claims=attempts)
     decision = decide(job, ended(outcome, again))
     if outcome is RunOutcome.DONE:
         assert decision.status is JobStatus.DONE
@@ -59,11 +59,21 @@ def test_every_end_of_a_run_has_one_consequence(
         assert decision.free
         assert decision.status is JobStatus.QUEUED
         assert decision.delay_s == (again or RATE_LIMIT_PAUSE_S)
+    elif outcome is RunOutcome.CALLED_OFF:
+        assert (decision.status, decision.free) == (JobStatus.QUEUED, True)
     elif outcome in NOT_REPEATED or attempts >= job.max_attempts:
         assert decision.status is JobStatus.FAILED
     else:
         assert decision.status is JobStatus.QUEUED
         assert not decision.free
+
+
+def test_a_job_that_kills_whoever_starts_it_goes_back_free_of_charge_so_often_and_no_oftener() -> None:
+    job = replace(JOB, attempts=1, claims=1)
+    while (decision := decide(job, ended(RunOutcome.CALLED_OFF))).status is JobStatus.QUEUED:
+        job = replace(job, attempts=job.attempts + (0 if decision.free else 1), claims=job.claims + 1)
+        assert job.claims < 100
+    assert job.claims == FREE_STARTS + JOB.max_attempts
 
 
 @pytest.mark.parametrize("outcome", [RunOutcome.OVERLOADED, RunOutcome.API_ERROR])

@@ -132,6 +132,8 @@ class Supervisor:
             stop = judge(self._record.limits, self._counter.tally(), watched)
             if stop is not None:
                 return stop
+        if self.killed and program.exit_code == -signal.SIGTERM:  # just being started, in our group still
+            return Stop(StopReason.KILLED, self._stop_reason())
         return None
 
     def _tick(self) -> None:

@@ -102,17 +102,17 @@ class LostJobs:
         with self._database.write() as tx:
             if self._process(tx, job.claimed_by) != owner:
                 return Found.LOST
-            status = requeue(tx, job, "its owner died", actor)
+            status = requeue(tx, job, "its owner died", actor, free=job.kind.only_looks)
         return Found.REQUEUED if status is not None else Found.LOST
 
     def _process(self, tx: Tx, boot_id: BootId | None) -> ProcessRow | None:
         return leases.process(tx, boot_id, self._ttl_s) if boot_id else None
 
 
-def requeue(tx: Tx, job: Job, reason: str, actor: Actor) -> JobStatus | None:
+def requeue(tx: Tx, job: Job, reason: str, actor: Actor, *, free: bool = False) -> JobStatus | None:
     """Take a running job from whoever has it: back to the queue, or failed where its attempts are used up, told in the
     task's story. None where somebody else was first."""
-    status = jobs.reap_running_job(tx, job, reason)
+    status = jobs.reap_running_job(tx, job, reason, free=free)
     if status is None:
         return None
     task = tasks.get(tx, job.task_id)

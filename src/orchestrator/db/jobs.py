@@ -90,10 +90,10 @@ def requeue(
     return changed == 1
 
 
-def reap_running_job(tx: Tx, job: Job, reason: str) -> JobStatus | None:
+def reap_running_job(tx: Tx, job: Job, reason: str, *, free: bool = False) -> JobStatus | None:
     """Take a job from an owner that is dead: back to the queue, or failed once its attempts are used up (FR-3).
 
-    None where somebody else was first: the rowcount guard.
+    ``free`` gives the attempt back. None where somebody else was first: the rowcount guard.
     """
     row = tx.one(
         "jobs.reap_running_job",
@@ -101,14 +101,19 @@ def reap_running_job(tx: Tx, job: Job, reason: str) -> JobStatus | None:
         claimed_by=job.claimed_by,
         claims=job.claims,
         error=reason,
+        free_attempts=1 if free else 0,
     )
     return JobStatus(row["status"]) if row else None
 
 
 def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[TaskId]:
     """Give back every check that a process which has ended was running; agents' jobs are adopted or reaped one by one
-    instead, for their runs may live."""
-    return [TaskId(row["task_id"]) for row in tx.all("jobs.requeue_running_jobs", owner=owner, error=reason)]
+    instead, for their runs may live.
+
+    A look at an environment costs no attempt: it cannot be what has ended the process, as a check of a change can.
+    """
+    names = ("jobs.requeue_running_checks", "jobs.requeue_running_looks")
+    return [TaskId(row["task_id"]) for name in names for row in tx.all(name, owner=owner, error=reason)]
 
 
 def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:

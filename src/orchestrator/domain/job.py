@@ -26,6 +26,11 @@ class JobKind(StrEnum):
         """True for jobs that an agent does (they cost money and make a run)."""
         return self in _AGENT_KINDS
 
+    @property
+    def only_looks(self) -> bool:
+        """True for jobs that only look at an environment: they run nothing of the change."""
+        return self in (JobKind.STAGING_HEALTH, JobKind.PRODUCTION_HEALTH)
+
 
 AFTER_AN_UNDO = (
     "undone:"  # begins the brief of a look at production which asks only whether an undo has worked

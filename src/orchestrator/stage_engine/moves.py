@@ -22,7 +22,9 @@ from orchestrator.stage_engine import answers, serial_gate
 from orchestrator.stage_engine.serial_gate import SlotBusy, slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
 
-CHECK_ATTEMPTS = 3  # of the orchestrator's own checks; each restart of the service costs one
+CHECK_ATTEMPTS = (
+    3  # of the orchestrator's own checks; a crash of the service costs one, but not a look at a place
+)
 MAX_BRIEF = 20_000  # characters of findings handed to the next agent
 CALLS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
 FREEING = frozenset({Stage.DEVELOPMENT, Stage.TESTING, Stage.CANCELLED, Stage.DONE})

@@ -217,6 +217,24 @@ def test_at_start_checks_of_earlier_lives_are_given_back(store: Store) -> None:
         assert [job.id for job in jobs.running(tx)] == [mine.id, agents.id]
 
 
+@pytest.mark.parametrize("kind", [JobKind.STAGING_HEALTH, JobKind.PRODUCTION_HEALTH])
+def test_a_look_that_our_own_end_interrupts_costs_no_attempt(store: Store, kind: JobKind) -> None:
+    """A new version of ourselves that crashes again and again is judged by its runner, not by how often we began."""
+    _, job = enqueue(store, kind, attempts=1)
+    for _ in range(3):
+        claimed(store, OTHER)
+        with store.database.write() as tx:
+            assert jobs.requeue_running_jobs(tx, OTHER, "the process had ended") == [job.task_id]
+        taken = claimed(store, OTHER)
+        with store.database.write() as tx:
+            status = jobs.reap_running_job(tx, taken, "its owner died", free=taken.kind.only_looks)
+        assert status is JobStatus.QUEUED
+    assert state_of(store, job).attempts == 0
+    taken = claimed(store)
+    with store.database.write() as tx:
+        assert jobs.reap_running_job(tx, taken, "it hung") is JobStatus.FAILED
+
+
 def test_one_active_job_for_a_task(store: Store) -> None:
     task, job = enqueue(store)
     with pytest.raises(ConstraintRefused, match="jobs.enqueue"), store.database.write() as tx:

@@ -28,17 +28,22 @@ UPDATE jobs SET status = 'queued', claimed_by = NULL, claimed_at = NULL, error =
 WHERE id = :job_id AND status = 'running' AND claimed_by = :boot_id AND claims = :claims;
 
 -- name: reap_running_job
-UPDATE jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'queued' END,
-                claimed_by = NULL, claimed_at = NULL, error = :error,
-                finished_at = CASE WHEN attempts >= max_attempts THEN utc_now() ELSE NULL END
+UPDATE jobs SET status = CASE WHEN attempts - :free_attempts >= max_attempts THEN 'failed' ELSE 'queued' END,
+                claimed_by = NULL, claimed_at = NULL, error = :error, attempts = attempts - :free_attempts,
+                finished_at = CASE WHEN attempts - :free_attempts >= max_attempts THEN utc_now() ELSE NULL END
 WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by AND claims = :claims
 RETURNING status;
 
--- name: requeue_running_jobs
+-- name: requeue_running_checks
 UPDATE jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'queued' END,
                 claimed_by = NULL, claimed_at = NULL, error = :error,
                 finished_at = CASE WHEN attempts >= max_attempts THEN utc_now() ELSE NULL END
-WHERE status = 'running' AND claimed_by = :owner AND kind IN ('ci', 'candidate-ci', 'staging-health', 'production-health')
+WHERE status = 'running' AND claimed_by = :owner AND kind IN ('ci', 'candidate-ci')
+RETURNING id, task_id, status, attempts;
+
+-- name: requeue_running_looks
+UPDATE jobs SET status = 'queued', claimed_by = NULL, claimed_at = NULL, error = :error, attempts = attempts - 1
+WHERE status = 'running' AND claimed_by = :owner AND kind IN ('staging-health', 'production-health')
 RETURNING id, task_id, status, attempts;
 
 -- name: adopt

@@ -1,6 +1,6 @@
 """The operator's desk over a real database, and the HTTP service in front of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 from orchestrator.db import effects, events, jobs, repositories, slots, tasks
 from orchestrator.db.migrate import init_db
 from orchestrator.db.sqlite import SqliteDatabase
-from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, RepoName, TaskId
@@ -27,6 +27,7 @@ from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.situation import Configs
 from orchestrator.transition_lease import Ownership
+from tests.proofs.memory_deployer import Environments, MemoryDeployer
 
 BOOT = BootId("boot-of-the-test")
 ADVANCES = [
@@ -59,6 +60,7 @@ class Desk:
     telemetry: Telemetry
     clock: SystemClock
     woken: list[TaskId] = field(default_factory=list)
+    environments: Environments = field(default_factory=Environments)
 
     def repository(self, name: str = "shop", prefix: str = "SHOP") -> None:
         with self.database.write() as tx:
@@ -113,14 +115,36 @@ class Desk:
             jobs.finish_run(tx, run, RunResult(RunOutcome.DONE, 0, used, summary))
             jobs.finish(tx, job, BOOT, JobStatus.DONE)
 
-    def effect(self, work_item: str, name: EffectName, key: str, *, settled: bool = True) -> None:
+    def effect(
+        self,
+        work_item: str,
+        name: EffectName,
+        key: str,
+        *,
+        settled: bool = True,
+        judged: Mapping[str, object] | None = None,
+    ) -> Intent:
         task = self.operations.task(work_item)
         with self.ownership.transition(task.id, Actor.MONITOR) as lease:
             assert lease is not None
             with self.database.write() as tx:
-                intent = effects.intend(tx, lease, name, key, task.round, token="t", judged={"head": key})
+                intent = effects.intend(
+                    tx, lease, name, key, task.round, token="7", judged=judged or {"head": key}
+                )
                 if settled:
                     effects.settle(tx, lease, intent, EffectState.APPLIED, {"seen": key}, "probe")
+        return intent
+
+    def deploy(
+        self, work_item: str, name: EffectName = EffectName.DEPLOY_INIT, *, settled: bool = True
+    ) -> Intent:
+        """A start in production that the ledger knows; nothing of it is in the environment yet."""
+        carried = {
+            "environment": "production", "sha": "c0ffee" + "0" * 34, "generation": 1, "digest": "sha256:0",
+            "artifact": "/a", "timeout_s": 5.0, "work_item": work_item, "installation": "inst", "argv": ["deploy"],
+            "env": {}, "reason": "it was ill",
+        }  # fmt: skip
+        return self.effect(work_item, name, "production:c0ffee:1", settled=settled, judged=carried)
 
     def freeze(self, work_item: str, reason: str) -> None:
         task = self.operations.task(work_item)
@@ -146,16 +170,18 @@ def desk_at(folder: Path) -> Desk:
         term=term,
     )
     woken: list[TaskId] = []
+    environments = Environments()
     operations = Operations(
         database,
         ownership,
         Configs(NoPlaces()),
+        MemoryDeployer(environments),
         clock=clock,
         entropy=entropy,
         wake=woken.extend,
         extra=lambda: {"reaper": {}},
     )
-    return Desk(database, operations, ownership, Telemetry(), clock, woken)
+    return Desk(database, operations, ownership, Telemetry(), clock, woken, environments)
 
 
 @pytest.fixture

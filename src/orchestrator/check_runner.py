@@ -20,7 +20,7 @@ from orchestrator.domain.errors import ConfigError, InvariantError, MeasurementF
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import AFTER_AN_UNDO, Job, JobKind
 from orchestrator.domain.task import Task
-from orchestrator.effects.deploy import start_of
+from orchestrator.effects.deploy import declare_ended, start_of
 from orchestrator.effects.trial import why_on_trial
 from orchestrator.places import Folders, Place, Places
 from orchestrator.repo_config.records import CoverageConfig, EnvironmentConfig, RepoConfig
@@ -174,7 +174,7 @@ class CheckRunner:
         if ended is None:
             ended = self._deployer.terminate(start_of(started))
         if ended is None:
-            return f"the start in {environment.name} was never claimed by a runner"
+            return f"the start in {environment.name} was never claimed by a runner ({declare_ended(started)})"
         if not ended.succeeded:
             code = f" with exit code {ended.code}" if ended.code is not None else ""
             return (

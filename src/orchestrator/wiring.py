@@ -484,6 +484,7 @@ class App:
             self.database,
             self.ownership,
             self.configs,
+            self.deployer,
             clock=self.clock,
             entropy=self.entropy,
             wake=self._wake,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from orchestrator.deploy.health import HealthResult, HealthVerdict, Seen
 from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Ending, Exit, Started
-from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.errors import AuthorityUnreachable, OutsideError, RequestRefused
 from orchestrator.domain.ids import Digest, Sha
 from orchestrator.repo_config.records import EnvironmentConfig, ProbeConfig
 from orchestrator.runtime.process import ProcessIdentity
@@ -70,6 +70,16 @@ class AtOnce:
         effect()
 
 
+class Later:
+    """No command has taken effect yet."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def command(self, name: str, effect: Callable[[], None]) -> None:
+        self.waiting.append(effect)
+
+
 class MemoryDeployer:
     """One actor's hand on the environments; see :class:`~orchestrator.deploy.deployer.Deployer`."""
 
@@ -113,6 +123,20 @@ class MemoryDeployer:
             return known.exit
 
         return self._wire.act("deploy.terminate", call)
+
+    def declare_ended(self, start: DeployStart, said: str) -> Exit:
+        def call() -> Exit:
+            known, held = self._record(start), self._claim_of(start)
+            if known.exit is not None:
+                return known.exit
+            if held is not None and held.by is Claimant.CHILD:
+                raise RequestRefused("It is at work; nothing was changed.")
+            claim = held or self._claim(start, Claimant.REVOKER)
+            ended = Exit(Ending.DECLARED, None, NEVER, said)
+            self.state.starts[key_of(start)] = replace(known, claim=claim, exit=ended)
+            return ended
+
+        return self._wire.act("deploy.declare_ended", call)
 
     def report(self, start: DeployStart) -> bool:
         """No start here is of ourselves."""

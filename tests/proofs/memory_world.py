@@ -305,6 +305,7 @@ class Installation:
             database,
             self.ownership,
             self.configs,
+            deployer,
             clock=around.clock,
             entropy=around.entropy,
             wake=lambda ids: None,

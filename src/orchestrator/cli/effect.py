@@ -63,17 +63,21 @@ def list_(everything: bool, work_item: str | None, limit: int, before: int, as_j
 @person_option
 @json_option
 def resolve(effect_id: int, resolution: str, reason: str, person: str | None, as_json: bool) -> int:
-    """Say what became of effect NO, which is not settled.
+    """Say what became of effect NO, which is not settled, or that the command of a deploy has ended.
 
     The authority (forge, image store, environment) is asked first, and what it shows counts. applied: it took place;
     only while the authority cannot be read. not-applied: it is made impossible there, and the task goes back. retry:
     likewise, and it is done anew. The last two are refused while the authority cannot be reached.
+
+    ended, of a deploy or an undo: nothing of its command is at work any more, though nobody can find that out (it ran
+    elsewhere, or its record is lost). Until then nothing is started in that place. Refused where it is seen at work.
     """
     said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
     with acting("effect resolve") as desk:
         receipt = desk.resolve(effect_id, Resolution(resolution), person=who, reason=said)
         work_item, signal_id = str(receipt["task"]), cast(int, receipt["signal_id"])
-        outcome = answer_soon(desk, work_item, signal_id) if desk.served else None
+        told = cast("str | None", receipt["outcome"])
+        outcome = told or (answer_soon(desk, work_item, signal_id) if desk.served else None)
         served = desk.served
     refused = outcome is not None and outcome.startswith("refused")
     if as_json:

@@ -30,16 +30,17 @@ from orchestrator.deploy.records import (
     exit_record,
     marker,
     read_start,
+    set_aside_unreadable,
     start_folder,
     started,
     to_bytes,
 )
 from orchestrator.deploy.runner import base_environment
-from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.errors import AuthorityUnreachable, OutsideError, RequestRefused
 from orchestrator.runtime.clock import Clock, stamp
 from orchestrator.runtime.files import PRIVATE_FILE, make_private_folder, publish_exclusive, read_tail
 from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
-from orchestrator.runtime.sessions import Sessions, end_session
+from orchestrator.runtime.sessions import Sessions, SessionState, end_session
 
 RUNNER_MODULE = "orchestrator.deploy.runner"
 PACKAGE_ROOT = Path(orchestrator.__file__).parent.parent  # the runner must be the code that we are
@@ -130,6 +131,8 @@ class CommandDeployer:
         """Read the exit record, or make one for a runner that died; see the Protocol."""
         folder = self._folder(start)
         record = exit_record(folder)
+        if record is not None and record.ending is Ending.DECLARED:
+            return record  # its claim may be unreadable for ever
         claim = self._child_claim(start)
         if record is not None or claim is None or not self._dead(claim.runner, claim):
             return record
@@ -156,6 +159,39 @@ class CommandDeployer:
                 hint="End its processes by hand; nothing else is started there before.",
             )
         return self._record_kill(start, "It was ended on request.")
+
+    def declare_ended(self, start: DeployStart, said: str) -> Exit:
+        """Look once more, claim what nobody has, and record the word; see the Protocol."""
+        folder = self._folder(start)
+        try:
+            claim: Started | None = started(folder) or self.revoke(start)
+        except AuthorityUnreachable:
+            claim = None  # what cannot be read names no process that could be seen
+        if claim is not None and (claim.installation, claim.sequence, claim.token) != start.identity:
+            raise RequestRefused(str(_foreign(folder, claim.installation, claim.sequence)))
+        try:
+            record = self.exit(start)
+        except AuthorityUnreachable:
+            record = None
+        if record is not None:
+            return record
+        if claim is not None and self._at_work(start, claim):
+            raise RequestRefused(
+                f"The {start.kind} of {start.sha} to {start.environment} is at work; nothing was changed.",
+                hint="Its own time-out ends it. Or end its processes by hand.",
+            )
+        with _reachable(folder):
+            make_private_folder(folder)
+            set_aside_unreadable(folder)
+            publish_exclusive(
+                folder / EXIT_FILE, to_bytes(Exit(Ending.DECLARED, None, stamp(self._clock.utc()), said))
+            )
+        record = exit_record(folder)
+        if record is None:
+            raise AuthorityUnreachable(
+                f"The record in {folder} vanished while it was read.", hint="Try again."
+            )
+        return record
 
     def report(self, start: DeployStart) -> bool:
         """Publish ``REPORTED``; see the Protocol."""
@@ -249,6 +285,13 @@ class CommandDeployer:
         if self._before_reboot(identity, claim):
             return True
         return self._processes.liveness(identity) is Liveness.DEAD
+
+    def _at_work(self, start: DeployStart, claim: Started) -> bool:
+        """Whether we see the runner, or anything of the command's session, alive."""
+        if claim.runner is not None and self._processes.liveness(claim.runner) is Liveness.ALIVE:
+            return True
+        command = claim.command
+        return command is not None and self._sessions.state(command, marker(start)) is SessionState.RUNNING
 
     def _before_reboot(self, identity: ProcessIdentity, claim: Started) -> bool:
         """True where this machine has booted since: no process of then lives. Another host proves nothing."""

@@ -46,6 +46,17 @@ class Deployer(Protocol):
         """
         ...
 
+    def declare_ended(self, start: DeployStart, said: str) -> Exit:
+        """Take a person's word that nothing of the command is at work any more, where its end cannot be found out: its
+        claim is lost or unreadable, or its processes are on a machine that we cannot see. A start that nobody has
+        claimed is claimed for nobody first, so that none comes later. Returns the record that counts, an earlier one
+        too.
+
+        :raises RequestRefused: it is seen to be at work, or the records belong to another intent.
+        :raises AuthorityUnreachable: a record cannot be written.
+        """
+        ...
+
     def report(self, start: DeployStart) -> bool:
         """Say that the version which this start has brought runs: we are it. False where it was said already.
 

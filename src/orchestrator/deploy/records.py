@@ -22,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.deploy.fields import identity, mapping, number, read_record, text, unreadable, whole
-from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.errors import AuthorityUnreachable, ConfigError
 from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.runtime.process import ProcessIdentity
 
@@ -60,6 +60,7 @@ class Ending(StrEnum):
     EXITED = "exited"
     TIMED_OUT = "timed_out"
     KILLED = "killed"
+    DECLARED = "declared"  # a person says that nothing of it is at work; nobody could find out how it ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,17 @@ def exit_record(folder: Path) -> Exit | None:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(folder / EXIT_FILE) from error
+
+
+def set_aside_unreadable(folder: Path) -> None:
+    """Make room for a person's word where the exit record cannot be read; what is there is kept beside it.
+
+    :raises OSError: it cannot be moved.
+    """
+    try:
+        exit_record(folder)
+    except AuthorityUnreachable:
+        (folder / EXIT_FILE).replace(folder / f"{EXIT_FILE}.unreadable")
 
 
 def to_bytes(record: DeployStart | Started | Reported | Exit) -> bytes:

@@ -68,7 +68,8 @@ class DeployEffect:
         except OutsideError as error:
             return Unknown(str(error))
         if ended is None:
-            return Underway(f"the command that undoes {start.sha} in {start.environment} has not ended")
+            where = f"{start.sha} in {start.environment}"
+            return Underway(f"the command that undoes {where} has not ended ({declare_ended(intent)})")
         return Applied({**_fact(intent, held), **_end(ended)})
 
     def act(self, intent: Intent) -> None:
@@ -94,6 +95,11 @@ class DeployEffect:
     def revoke(self, intent: Intent) -> None:
         """Claim the start for nobody."""
         self._deployer.revoke(start_of(intent))
+
+
+def declare_ended(intent: Intent) -> str:
+    """For people: what to do where the end of a start's command cannot be found out."""
+    return f"if nothing of it is at work any more: orch effect resolve {intent.effect_id} ended"
 
 
 def why_not_undone(undo: Intent, fact: Mapping[str, object]) -> str | None:

@@ -28,11 +28,12 @@ SUBJECT = re.compile(r"[0-9a-fA-F]{7,64}")  # a commit, whole or shortened; shor
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A stored signal; ``inbox_id`` tells later what came of it."""
+    """A stored signal; ``inbox_id`` tells later what came of it. ``outcome`` is there where that is known at once."""
 
     inbox_id: int
     task: Task
     kind: str
+    outcome: str | None = None
 
 
 class Deciding:

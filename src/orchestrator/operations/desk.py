@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from orchestrator.db.database import Database
+from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.ids import TaskId
 from orchestrator.operations.deciding import Deciding
 from orchestrator.operations.effects import EffectDesk
@@ -23,6 +24,7 @@ class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk):
         database: Database,
         ownership: Ownership,
         configs: Configs,
+        deployer: Deployer,
         *,
         clock: Clock,
         entropy: Entropy,
@@ -33,6 +35,6 @@ class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk):
         """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory; ``give_up``: see LeaseDesk."""
         Reading.__init__(self, database, ownership, configs, extra=extra)
         Deciding.__init__(self, database, entropy=entropy, wake=wake)
-        EffectDesk.__init__(self, database, clock=clock, entropy=entropy, wake=wake)
+        EffectDesk.__init__(self, database, deployer=deployer, clock=clock, entropy=entropy, wake=wake)
         FreezeDesk.__init__(self, database, wake=wake)
         LeaseDesk.__init__(self, database, ownership, wake=wake, give_up=give_up)

@@ -14,7 +14,7 @@ from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.effects import judged
-from orchestrator.effects.deploy import prepared_undo, start_of
+from orchestrator.effects.deploy import declare_ended, prepared_undo, start_of
 from orchestrator.effects.ledger import Open, Proof
 from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.gates.coverage_gate import measured_percent
@@ -408,7 +408,10 @@ class Acts:
         with self._tools.database.read() as tx:
             last = effects.last_start(tx, environment.name)
         if last is not None and self._deployer.exit(start_of(last)) is None:
-            raise NotYet(f"the start of {last.judged['sha']} in {environment.name} has not ended")
+            raise NotYet(
+                f"the start of {last.judged['sha']} in {environment.name} has not ended "
+                f"({declare_ended(last)})"
+            )
 
     def _wait(self, at: Situation, reason: str) -> Outcome:
         self._failures.note(at.task.id, reason)

@@ -26,6 +26,7 @@ class Resolution(StrEnum):
     APPLIED = "applied"  # it took place
     NOT_APPLIED = "not-applied"  # it did not, and must not any more
     RETRY = "retry"  # likewise, and it is to be done once more
+    ENDED = "ended"  # of a deploy: nothing of its command is at work any more. The desk's business, no effect's state
 
 
 BECAUSE = {Resolution.APPLIED: "said by ", Resolution.NOT_APPLIED: GIVEN_UP, Resolution.RETRY: AGAIN}

@@ -88,7 +88,7 @@ def receipt(of: Receipt, outcome: str | None = None) -> Plain:
         "signal_id": of.inbox_id,
         "stage": of.task.stage.value,
         "round": of.task.round,
-        "outcome": outcome,
+        "outcome": outcome or of.outcome,
     }
 
 

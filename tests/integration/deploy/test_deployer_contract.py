@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.deploy.command import CommandDeployer, DeployBounds
 from orchestrator.deploy.deployer import Deployer
-from orchestrator.deploy.records import Claimant, DeployStart
+from orchestrator.deploy.records import Claimant, DeployStart, Ending
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.runtime.clock import SystemClock
@@ -95,6 +95,21 @@ def test_an_end_is_recorded_once(place: Place) -> None:
     ended = place.deployer.terminate(place.start)
     assert ended is not None
     assert ended.succeeded
+
+
+def test_what_nobody_claimed_and_is_declared_ended_never_runs(place: Place) -> None:
+    ended = place.deployer.declare_ended(place.start, "Ann: its record is lost")
+    assert (ended.ending, ended.succeeded) == (Ending.DECLARED, False)
+    assert place.deployer.exit(place.start) == ended
+    place.deployer.start(place.start)
+    assert place.deployer.started(place.start) is not None
+    assert place.ran() == []
+
+
+def test_an_end_that_is_known_is_not_declared_anew(place: Place) -> None:
+    place.deployer.start(place.start)
+    assert place.ended(place.start)
+    assert place.deployer.declare_ended(place.start, "Ann: so").ending is Ending.EXITED
 
 
 @pytest.mark.parametrize("foreign", [{"sequence": 12}, {"token": "8"}, {"installation": "other"}], ids=str)

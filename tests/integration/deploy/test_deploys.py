@@ -26,7 +26,7 @@ from orchestrator.deploy.records import (
     to_bytes,
 )
 from orchestrator.deploy.runner import LOG_LIMIT
-from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, OutsideError
+from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, OutsideError, RequestRefused
 from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import Completed, Liveness, ProcessIdentity, SystemProcesses, pid_alive
@@ -563,6 +563,53 @@ def test_another_machines_runner_is_never_taken_for_dead(site: Site) -> None:
     with pytest.raises(AuthorityUnreachable, match="could not be ended"):
         fast.terminate(start)
     assert not (site.of(start) / EXIT_FILE).exists()
+
+
+def test_a_person_may_declare_the_end_of_what_ran_on_another_machine(site: Site) -> None:
+    start = site.start("sleep 600")
+    site.deployer.revoke(start)
+    claim = site.deployer.started(start)
+    assert claim is not None
+    there = ProcessIdentity("another-boot", "pid:[1]", os.getpid(), 1)
+    remote = dataclasses.replace(claim, by=Claimant.CHILD, runner=there, command=there, host="elsewhere")
+    (site.of(start) / STARTED_FILE).write_bytes(to_bytes(remote))
+    assert site.deployer.exit(start) is None
+    ended = site.deployer.declare_ended(start, "Ann: that machine was scrapped")
+    assert (ended.ending, ended.succeeded) == (Ending.DECLARED, False)
+    assert "scrapped" in ended.detail
+    assert site.anew().exit(start) == site.deployer.declare_ended(start, "Bob: again") == ended
+
+
+@pytest.mark.parametrize("file", [STARTED_FILE, EXIT_FILE])
+def test_a_person_may_declare_an_end_whose_record_cannot_be_read(site: Site, file: str) -> None:
+    start = site.start("exit 0")
+    site.deployer.start(start)
+    assert site.deployer.wait(start, never(), LONG)
+    claim = site.deployer.started(start)
+    assert claim is not None
+    assert claim.runner is not None
+    runner = claim.runner
+    wait_until(lambda: site.processes.liveness(runner) is Liveness.DEAD, LONG)
+    (site.of(start) / EXIT_FILE).unlink()
+    (site.of(start) / file).write_bytes(b"{")
+    with pytest.raises(AuthorityUnreachable):
+        site.deployer.exit(start)
+    assert site.deployer.declare_ended(start, "Ann: I looked").ending is Ending.DECLARED
+    ended = site.anew().wait(start, never(), LONG)
+    assert ended is not None
+    assert ended.ending is Ending.DECLARED
+
+
+def test_what_is_seen_to_be_at_work_has_not_ended_whatever_is_said(site: Site) -> None:
+    start = site.start('echo ran >> "$J"; sleep 600')
+    site.deployer.start(start)
+    wait_until(site.lines)
+    with pytest.raises(RequestRefused, match="is at work"):
+        site.deployer.declare_ended(start, "Ann: it is gone")
+    assert site.deployer.exit(start) is None
+    ended = site.deployer.terminate(start)
+    assert ended is not None
+    assert site.deployer.declare_ended(start, "Ann: it is gone") == ended
 
 
 @pytest.mark.parametrize("change", [{"token": "8"}, {"sequence": 12}, {"installation": "clone"}])

@@ -6,9 +6,13 @@ import httpx
 import pytest
 
 from orchestrator.db import failures
-from orchestrator.domain.effect import EffectName
+from orchestrator.deploy.records import Ending
+from orchestrator.domain.effect import EffectName, EffectState, Intent
+from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
+from orchestrator.effects.deploy import start_of
 from tests.fixtures_desk import Desk, Serve
+from tests.proofs.memory_deployer import Later, MemoryDeployer
 
 
 @pytest.fixture
@@ -89,3 +93,46 @@ def test_refuses_a_word_that_is_none(api: httpx.Client, body: dict[str, object])
     assert _say(api, number, **body).status_code == 400
     assert _say(api, "x").status_code == 400
     assert api.post(f"/effects/{number}/resolve").status_code == 400
+
+
+def _ended(api: httpx.Client, effect: Intent) -> httpx.Response:
+    body = {"resolution": "ended", "person": "Ann", "reason": "that machine is gone"}
+    return api.post(f"/effects/{effect.effect_id}/resolve", json=body)
+
+
+def test_a_declared_end_is_kept_with_the_start_and_told_with_the_task(serve: Serve, desk: Desk) -> None:
+    desk.file()
+    desk.move("SHOP-1", Stage.DEPLOY_STAGING)
+    start = desk.deploy("SHOP-1")
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=20) as api:
+        said = _ended(api, start)
+        assert said.status_code == 202
+        assert "applied" in said.json()["outcome"]
+        assert said.json()["outcome"] == _ended(api, start).json()["outcome"]
+    [record] = desk.environments.starts.values()
+    assert record.exit is not None
+    assert (record.exit.ending, record.exit.detail) == (Ending.DECLARED, "Ann: that machine is gone")
+    told = desk.operations.story("SHOP-1").events[-1]
+    assert (told.type, told.data["person"], told.data["resolution"]) == (
+        EventType.SIGNAL_APPLIED,
+        "Ann",
+        "ended",
+    )
+    assert desk.operations.task("SHOP-1").id in desk.woken
+
+
+def test_only_of_a_deploy_that_took_place_an_end_is_declared(serve: Serve, desk: Desk) -> None:
+    desk.file()
+    desk.move("SHOP-1", Stage.DEPLOY_STAGING)
+    push = desk.effect("SHOP-1", EffectName.PUSH, "abc")
+    undo = desk.deploy("SHOP-1", EffectName.DEPLOY_UNDO, settled=False)
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=20) as api:
+        assert "no deploy" in _ended(api, push).text
+        refused = _ended(
+            api, undo
+        )  # an undo that has not begun: to declare it ended would keep it from ever running
+        assert refused.status_code == 409
+        assert "not settled" in refused.text
+        MemoryDeployer(desk.environments, commands=Later()).start(start_of(undo))
+        assert "at work" in _ended(api, undo).text
+    assert desk.operations.story("SHOP-1").effects[-1].state is EffectState.INTENDED

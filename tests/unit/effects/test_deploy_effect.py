@@ -1,6 +1,5 @@
 """A deploy is applied when it is claimed, an undo when its command has ended; its fact says how."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,19 +8,9 @@ from orchestrator.deploy.records import Ending, Exit
 from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent, NotApplied, Underway, Unknown
 from orchestrator.domain.ids import EffectId, TaskId
 from orchestrator.effects.deploy import DeployEffect, start_of, why_not_undone
-from tests.proofs.memory_deployer import NEVER, Environments, MemoryDeployer, key_of
+from tests.proofs.memory_deployer import NEVER, Environments, Later, MemoryDeployer, key_of
 
 ENDED = Exit(Ending.EXITED, 0, NEVER)
-
-
-class Later:
-    """Commands that have not taken effect yet."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-
-    def command(self, name: str, effect: Callable[[], None]) -> None:
-        self.waiting.append(effect)
 
 
 def intent(name: EffectName) -> Intent:

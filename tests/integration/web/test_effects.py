@@ -36,7 +36,7 @@ def test_shows_why_it_fails(api: httpx.Client, desk: Desk) -> None:
     [effect] = api.get("/effects").json()["effects"]
     for _ in range(2):
         with desk.database.write() as tx:
-            failures.note(tx, desk.operations.task("SHOP-1").id, effect["id"], "the forge says 405")
+            failures.note(tx, desk.operations.task("SHOP-1").id, "the forge says 405")
     [effect] = api.get("/effects?task=SHOP-1").json()["effects"]
     assert (effect["reason"], effect["attempts"]) == ("the forge says 405", 2)
     why = api.get("/tasks/SHOP-1/why").json()

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from threading import Lock
 
 from orchestrator.agents.adapters import AGENTS
 from orchestrator.agents.runs import Runs
@@ -27,7 +25,7 @@ from orchestrator.daemons.recovery import Recovery
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
-from orchestrator.db import evidence, repositories
+from orchestrator.db import evidence
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
 from orchestrator.db.migrate import init_db
@@ -35,7 +33,6 @@ from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
-from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
 from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.effects.deploy import DeployEffect
@@ -45,8 +42,6 @@ from orchestrator.effects.merge import MergeEffect
 from orchestrator.effects.pull_request import OpenPrEffect
 from orchestrator.effects.push import PushEffect
 from orchestrator.finalizer_liveness import FinalizerLiveness
-from orchestrator.forges.local import LocalForge
-from orchestrator.forges.local_create import create_local_forge
 from orchestrator.images.builder import ImageBuilder
 from orchestrator.images.store import LocalImageStore
 from orchestrator.installation.acceptance import Acceptance
@@ -56,6 +51,7 @@ from orchestrator.installation.comparison import Comparison
 from orchestrator.installation.guard import InstallationGuard
 from orchestrator.installation.survey import Surveyor
 from orchestrator.launcher import Launcher
+from orchestrator.local_repositories import LocalRepositories
 from orchestrator.monitor import Monitor
 from orchestrator.notifications.log import LogNotifier
 from orchestrator.observability.log import configure_logging, get_logger
@@ -64,7 +60,7 @@ from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
-from orchestrator.places import Folders, Place
+from orchestrator.places import Folders
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
 from orchestrator.runtime.files import make_private_folder
@@ -82,8 +78,6 @@ from orchestrator.webhooks.gitea import GiteaHandler
 from orchestrator.webhooks.handler import WebhookHandler
 from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
 from orchestrator.webhooks.receiving import Receiver
-from orchestrator.workspace.clone import Clone
-from orchestrator.workspace.worktree import Workspaces
 
 DRIVER_THREADS = 2
 
@@ -97,48 +91,6 @@ class Outside:
     entropy: Entropy = field(default_factory=SystemEntropy)
     processes: Processes = field(default_factory=SystemProcesses)
     waypoints: Waypoints = field(default_factory=NoWaypoints)
-
-
-class LocalPlaces:
-    """Repositories at local forges, opened when first asked for."""
-
-    def __init__(self, database: Database, folders: Folders, git: Git, outside: Outside) -> None:
-        self._database = database
-        self._folders = folders
-        self._git = git
-        self._outside = outside
-        self._lock = Lock()
-        self._open: dict[str, Place] = {}
-
-    def of(self, repo: str) -> Place:
-        """The place of a registered repository.
-
-        :raises NotFound: it is not registered.
-        :raises AuthorityUnreachable: its forge or our clone of it cannot be read.
-        """
-        with self._lock:
-            if repo not in self._open:
-                with self._database.read() as tx:
-                    known = repositories.get(tx, repo)
-                try:
-                    self._open[repo] = self._opened(known)
-                except (OSError, ValueError) as error:
-                    reason = error.strerror if isinstance(error, OSError) else str(error)
-                    raise AuthorityUnreachable(
-                        f"The repository {repo} cannot be opened: its forge {known.location} or our clone of it: "
-                        f"{reason}. Its tasks wait.",
-                        hint="Bring the folder back, or correct its rights; the tasks then go on by themselves.",
-                    ) from error
-            return self._open[repo]
-
-    def _opened(self, known: repositories.Repository) -> Place:
-        clock, entropy = self._outside.clock, self._outside.entropy
-        path = Path(known.location)
-        branch = (path / "HEAD").read_text(encoding="utf-8").strip().removeprefix("ref: refs/heads/")
-        forge = LocalForge(self._git, path, known.name, branch, clock=clock, entropy=entropy)
-        root = self._folders.home / "repos" / known.name
-        clone = Clone(self._git, root / "clone.git", forge.fetch_url(), branch, clock=clock, entropy=entropy)
-        return Place(known.name, forge, clone.open_or_create(), Workspaces(clone, root, clock))
 
 
 class App:
@@ -166,7 +118,10 @@ class App:
         self.folders = Folders(settings.home, self.boot_id)
         self.git = Git(outside.processes)
         self.http = SystemHttp()
-        self.places = LocalPlaces(database, self.folders, self.git, outside)
+        self.places = LocalRepositories(
+            database, self.folders, self.git, clock=self.clock, entropy=self.entropy
+        )
+        self.register_repository = self.places.register
         self.configs = Configs(self.places)
         self.store = LocalImageStore(self.folders.images)
         self.deployer = CommandDeployer(
@@ -202,6 +157,29 @@ class App:
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
 
+    # --- this process ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def registration(self) -> Registration:
+        """This life of this process, which is entered before it acquires anything."""
+        return Registration(
+            self.database,
+            self.boot_id,
+            self.processes,
+            self.clock,
+            self.term,
+            self.ownership.judge,
+            self.role,
+            self.settings.lease_scope.switches(),
+        )
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        """The pulse."""
+        return Heartbeat(self.registration, interval_s=self.settings.heartbeat_interval_s)
+
+    # --- what moves tasks -----------------------------------------------------------------------------------------
+
     @cached_property
     def engine(self) -> StageEngine:
         """The stage engine over the ledger of effects."""
@@ -229,6 +207,22 @@ class App:
         return StageEngine(tools, self.deployer, self.store)
 
     @cached_property
+    def driver(self) -> TaskDriver:
+        """Looks at tasks."""
+        return TaskDriver(
+            self.engine,
+            threads=DRIVER_THREADS,
+            clock=self.clock,
+            entropy=self.entropy,
+            wakeups=self.wakeups,
+        )
+
+    @cached_property
+    def monitor(self) -> Monitor:
+        """Finalises runs."""
+        return Monitor(self.engine)
+
+    @cached_property
     def launcher(self) -> Launcher:
         """Agents."""
         return Launcher(
@@ -242,22 +236,6 @@ class App:
             environ=self.environ,
             language=self.settings.language,
             run_orphan_ttl_s=self.settings.run_orphan_ttl_s,
-        )
-
-    @cached_property
-    def monitor(self) -> Monitor:
-        """Finalises runs."""
-        return Monitor(self.engine)
-
-    @cached_property
-    def driver(self) -> TaskDriver:
-        """Looks at tasks."""
-        return TaskDriver(
-            self.engine,
-            threads=DRIVER_THREADS,
-            clock=self.clock,
-            entropy=self.entropy,
-            wakeups=self.wakeups,
         )
 
     @cached_property
@@ -290,6 +268,53 @@ class App:
             wakeups=self.wakeups,
             telemetry=self.telemetry,
         )
+
+    # --- messages in and out --------------------------------------------------------------------------------------
+
+    @cached_property
+    def webhooks(self) -> tuple[WebhookHandler, ...]:
+        """What understands trackers and forges."""
+        states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
+        return PlaneHandler(user=self.settings.plane_user, states=states), GiteaHandler()
+
+    @cached_property
+    def receiver(self) -> Receiver:
+        """Stores what trackers and forges send."""
+        return Receiver(
+            self.database,
+            self.webhooks,
+            arrived=self.wakeups.inbox.set,
+            wake=self._wake,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Deals with what they have sent."""
+        return Inbox(
+            self.database,
+            self.ownership,
+            self.webhooks,
+            interval_s=self.settings.inbox_interval_s,
+            wake=self._wake,
+            entropy=self.entropy,
+            waypoints=self.outside.waypoints,
+        )
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        """Sends messages."""
+        return Outbox(
+            self.database,
+            self.tracker,
+            self.notifier,
+            base_url=self.settings.base_url,
+            interval_s=self.settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+        )
+
+    # --- daemons --------------------------------------------------------------------------------------------------
 
     @cached_property
     def lost_jobs(self) -> LostJobs:
@@ -375,36 +400,6 @@ class App:
         return GuardWatch(self.guard, interval_s=self.settings.reconciler_interval_s)
 
     @cached_property
-    def webhooks(self) -> tuple[WebhookHandler, ...]:
-        """What understands trackers and forges."""
-        states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
-        return PlaneHandler(user=self.settings.plane_user, states=states), GiteaHandler()
-
-    @cached_property
-    def receiver(self) -> Receiver:
-        """Stores what trackers and forges send."""
-        return Receiver(
-            self.database,
-            self.webhooks,
-            arrived=self.wakeups.inbox.set,
-            wake=self._wake,
-            telemetry=self.telemetry,
-        )
-
-    @cached_property
-    def inbox(self) -> Inbox:
-        """Deals with what they have sent."""
-        return Inbox(
-            self.database,
-            self.ownership,
-            self.webhooks,
-            interval_s=self.settings.inbox_interval_s,
-            wake=self._wake,
-            entropy=self.entropy,
-            waypoints=self.outside.waypoints,
-        )
-
-    @cached_property
     def drift_watch(self) -> DriftWatch:
         """Watches what environments run."""
         return DriftWatch(
@@ -414,19 +409,6 @@ class App:
             self.health,
             clock=self.clock,
             interval_s=self.settings.drift_interval_s,
-        )
-
-    @cached_property
-    def outbox(self) -> Outbox:
-        """Sends messages."""
-        return Outbox(
-            self.database,
-            self.tracker,
-            self.notifier,
-            base_url=self.settings.base_url,
-            interval_s=self.settings.outbox_interval_s,
-            entropy=self.entropy,
-            telemetry=self.telemetry,
         )
 
     @cached_property
@@ -445,24 +427,7 @@ class App:
         """Keeps git fast."""
         return Housekeeper(self.database, self.places, self.folders, self.git, self.clock)
 
-    @cached_property
-    def heartbeat(self) -> Heartbeat:
-        """The pulse."""
-        return Heartbeat(self.registration, interval_s=self.settings.heartbeat_interval_s)
-
-    @cached_property
-    def registration(self) -> Registration:
-        """This life of this process, which is entered before it acquires anything."""
-        return Registration(
-            self.database,
-            self.boot_id,
-            self.processes,
-            self.clock,
-            self.term,
-            self.ownership.judge,
-            self.role,
-            self.settings.lease_scope.switches(),
-        )
+    # --- what people ask ------------------------------------------------------------------------------------------
 
     @cached_property
     def restore(self) -> Acceptance:
@@ -492,27 +457,7 @@ class App:
             give_up=lambda ids: self.driver.give_up(ids),
         )
 
-    def register_repository(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:
-        """Make a repository's local forge from a checkout (which is not touched) and register it.
-
-        :raises ConfigError: ``source`` is no git repository with a commit.
-        :raises RequestRefused: the name or the prefix is taken by another repository.
-        """
-        with self.database.read() as tx:
-            taken = {known.name: known for known in repositories.all_repositories(tx)}
-        if name in taken:
-            return taken[RepoName(name)]
-        if any(known.prefix == prefix for known in taken.values()):
-            raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
-        path = self.folders.home / "forges" / f"{name}.git"
-        create_local_forge(
-            self.git, path, RepoName(name), source=source, clock=self.clock, entropy=self.entropy
-        )
-        new = repositories.Repository(RepoName(name), "local", str(path), prefix)
-        with self.database.write() as tx:
-            if not repositories.add(tx, new):
-                raise ConfigError(f"The repository {name!r} was registered by somebody else meanwhile.")
-        return new
+    # --- pieces ---------------------------------------------------------------------------------------------------
 
     def _effects(self) -> dict[EffectName, Effect]:
         kinds: tuple[Effect, ...] = (

@@ -1,0 +1,100 @@
+"""Repositories at local forges: registered from a person's checkout, and opened when first asked for.
+
+What must hold: a repository whose forge cannot be opened, or is slow to open, holds up no other.
+"""
+
+import threading
+from collections import defaultdict
+from pathlib import Path
+
+from orchestrator.db import repositories
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
+from orchestrator.domain.ids import RepoName
+from orchestrator.forges.local import LocalForge
+from orchestrator.forges.local_create import create_local_forge
+from orchestrator.places import Folders, Place
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.git import Git
+from orchestrator.workspace.clone import Clone
+from orchestrator.workspace.worktree import Workspaces
+
+
+class LocalRepositories:
+    """All repositories of one installation; see :class:`~orchestrator.places.Places`."""
+
+    def __init__(
+        self, database: Database, folders: Folders, git: Git, *, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._database = database
+        self._folders = folders
+        self._git = git
+        self._clock = clock
+        self._entropy = entropy
+        self._open: dict[str, Place] = {}
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # who opens it
+
+    def of(self, repo: str) -> Place:
+        """The place of a registered repository.
+
+        :raises NotFound: it is not registered.
+        :raises AuthorityUnreachable: its forge or our clone of it cannot be read.
+        """
+        place = self._open.get(repo)
+        if place is not None:
+            return place
+        with self._database.read() as tx:
+            known = repositories.get(tx, repo)
+        with self._turns[repo]:
+            if repo not in self._open:
+                self._open[repo] = self._opened(known)
+            return self._open[repo]
+
+    def register(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:
+        """Make a repository's local forge from a checkout (which is not touched) and register it.
+
+        :raises ConfigError: ``source`` is no git repository with a commit.
+        :raises RequestRefused: the name or the prefix is taken by another repository.
+        """
+        with self._database.read() as tx:
+            taken = {known.name: known for known in repositories.all_repositories(tx)}
+        if name in taken:
+            return taken[RepoName(name)]
+        if any(known.prefix == prefix for known in taken.values()):
+            raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
+        path = self._folders.home / "forges" / f"{name}.git"
+        create_local_forge(
+            self._git, path, RepoName(name), source=source, clock=self._clock, entropy=self._entropy
+        )
+        new = repositories.Repository(RepoName(name), "local", str(path), prefix)
+        with self._database.write() as tx:
+            if not repositories.add(tx, new):
+                raise ConfigError(f"The repository {name!r} was registered by somebody else meanwhile.")
+        return new
+
+    def _opened(self, known: repositories.Repository) -> Place:
+        try:
+            return self._place(known)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise AuthorityUnreachable(
+                f"The repository {known.name} cannot be opened: its forge {known.location} or our clone of it: "
+                f"{reason}. Its tasks wait.",
+                hint="Bring the folder back, or correct its rights; the tasks then go on by themselves.",
+            ) from error
+
+    def _place(self, known: repositories.Repository) -> Place:
+        path = Path(known.location)
+        branch = (path / "HEAD").read_text(encoding="utf-8").strip().removeprefix("ref: refs/heads/")
+        forge = LocalForge(self._git, path, known.name, branch, clock=self._clock, entropy=self._entropy)
+        root = self._folders.home / "repos" / known.name
+        clone = Clone(
+            self._git,
+            root / "clone.git",
+            forge.fetch_url(),
+            branch,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        return Place(known.name, forge, clone.open_or_create(), Workspaces(clone, root, self._clock))

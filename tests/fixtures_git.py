@@ -21,6 +21,8 @@ from orchestrator.workspace.candidate import CandidateBuilt, build_candidate
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
 
+BRANCH = "orch/ORCH-1-change-it"
+
 
 @dataclass(frozen=True)
 class Hand:

@@ -32,6 +32,7 @@ from orchestrator.domain.task import Hold, Task, Ticket
 from orchestrator.main import Service
 from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.process import SystemProcesses
 from orchestrator.wiring import App, Outside, open_app
 from tests.fixtures_git import Hand, person_at
 from tests.waiting import wait_until
@@ -93,6 +94,7 @@ class Pipeline:
     person: Hand
     points: Points = field(default_factory=Points)
     clock: TestClock = field(default_factory=TestClock)
+    processes: SystemProcesses = field(default_factory=SystemProcesses)
     settings: dict[str, str] = field(default_factory=dict)
     repo: str = "sample"
     _open: ExitStack = field(default_factory=ExitStack)
@@ -122,7 +124,7 @@ class Pipeline:
 
     def open(self) -> App:
         """Open the state folder; nothing runs yet."""
-        outside = Outside(self.environ, clock=self.clock, waypoints=self.points)
+        outside = Outside(self.environ, clock=self.clock, processes=self.processes, waypoints=self.points)
         self._app = self._open.enter_context(
             open_app(load_settings(self.variables()), self.environ, role="run", outside=outside)
         )

@@ -7,22 +7,20 @@ finishes, or its gates change their mind, or a person cancels, or main or the br
 well. Then all are woken, and the oracle has to find that all agree.
 """
 
-import argparse
 import random
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.runtime.clock import SystemClock
-from tests.proofs import oracle, report
+from tests.proofs import command, oracle
 from tests.proofs.kill import CHILDREN, LATE, NAMED
 from tests.proofs.lives import Ending, Life, Living, live, nothing
 from tests.proofs.people import Act, Person, acting
 from tests.proofs.report import Scenario
 from tests.proofs.scheduler import At, First, Freeze, Hurt, Late, Nth, Policy, Step
-from tests.proofs.templates import TESTED, make_templates
+from tests.proofs.templates import TESTED
 from tests.proofs.world import World, held
 
 EVENTS: Mapping[str, float] = {
@@ -154,42 +152,5 @@ def _conclude(world: World, told: Scenario) -> None:
     told.findings += oracle.at_the_end(world) if not told.findings else []
 
 
-def sweep(seeds: Sequence[int], folder: Path, *, out: Path | None = None) -> list[Scenario]:
-    """Run the scenarios of these seeds in ``folder``, one after the other."""
-    world = World(folder / "world")
-    templates = make_templates(world, folder / "templates")
-    found = []
-    for seed in seeds:
-        scenario = run(seed, world, templates)
-        found.append(scenario)
-        report.progress(scenario)
-        if out is not None:
-            report.append(out, scenario)
-        if scenario.findings:
-            world.keep_as(folder / f"seed-{seed}")
-    world.clear()
-    return found
-
-
-def main() -> int:
-    """The command."""
-    asked = argparse.ArgumentParser(prog="python -m tests.proofs.freeze", description=__doc__)
-    asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
-    asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
-    asked.add_argument(
-        "--out", type=Path, default=report.FOLDER / "freeze.jsonl", help="report that is added to"
-    )
-    asked.add_argument(
-        "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
-    )
-    said = asked.parse_args()
-    folder = said.folder or Path(tempfile.mkdtemp(prefix="orch-freeze-"))
-    known = {scenario.seed for scenario in report.read(said.out)}
-    seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
-    found = sweep(seeds, folder, out=said.out)
-    print(report.summary("freeze sweep", found))
-    return 1 if any(scenario.findings for scenario in found) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("freeze", __doc__, run))

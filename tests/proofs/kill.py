@@ -7,25 +7,23 @@ go on lives later; some calls are accepted, cut off, and land late. Versions are
 and started again; people cancel; outsiders push to main. In the end the oracle has to find that all agree.
 """
 
-import argparse
 import random
 import signal
 import sys
-import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.wiring import App
-from tests.proofs import oracle, report, scheduler
+from tests.proofs import command, oracle, scheduler
 from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
 from tests.proofs.people import Person, acting
 from tests.proofs.report import Scenario
 from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Late, Nth, Policy, around
-from tests.proofs.templates import DELIVERED, TESTED, file_two, make_templates
+from tests.proofs.templates import DELIVERED, TESTED, file_two
 from tests.proofs.world import World, held
 
 KILLS = 40  # of a scenario; then it may live
@@ -159,44 +157,5 @@ def _count(told: Scenario, lived: Lived) -> None:
         told.points["anywhere"] += 1
 
 
-def sweep(
-    seeds: Sequence[int], folder: Path, *, out: Path | None = None, kills: int = KILLS
-) -> list[Scenario]:
-    """Run the scenarios of these seeds in ``folder``, one after the other."""
-    world = World(folder / "world")
-    templates = make_templates(world, folder / "templates")
-    found = []
-    for seed in seeds:
-        scenario = run(seed, world, templates, kills=kills)
-        found.append(scenario)
-        report.progress(scenario)
-        if out is not None:
-            report.append(out, scenario)
-        if scenario.findings:
-            world.keep_as(folder / f"seed-{seed}")  # to be looked at
-    world.clear()
-    return found
-
-
-def main() -> int:
-    """The command."""
-    asked = argparse.ArgumentParser(prog="python -m tests.proofs.kill", description=__doc__)
-    asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
-    asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
-    asked.add_argument(
-        "--out", type=Path, default=report.FOLDER / "kill.jsonl", help="report that is added to"
-    )
-    asked.add_argument(
-        "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
-    )
-    said = asked.parse_args()
-    folder = said.folder or Path(tempfile.mkdtemp(prefix="orch-kill-"))
-    known = {scenario.seed for scenario in report.read(said.out)}
-    seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
-    found = sweep(seeds, folder, out=said.out)
-    print(report.summary("kill sweep", found))
-    return 1 if any(scenario.findings for scenario in found) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("kill", __doc__, run))

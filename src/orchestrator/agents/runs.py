@@ -50,8 +50,17 @@ class RunHandle:
 class Runs:
     """All agent runs of this process and of the processes before it."""
 
-    def __init__(self, processes: Processes, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        folder: Callable[[Path], RunFolder] = RunFolder,
+    ) -> None:
+        """``folder`` opens the folder of a run."""
         self._processes, self._clock, self._entropy = processes, clock, entropy
+        self._folder = folder
 
     def start(self, run_dir: Path, launch: Launch, limits: Limits, environ: Mapping[str, str]) -> RunHandle:
         """Write ``launch.json`` and start the run's supervisor, detached. ``environ`` is ours: the supervisor gets what
@@ -59,7 +68,7 @@ class Runs:
 
         :raises OutsideError: the run folder cannot be written or no process can be started; nothing has started then.
         """
-        folder = RunFolder(run_dir)
+        folder = self._folder(run_dir)
         try:
             folder.create()
             _carry_over(launch.resume, folder)
@@ -90,7 +99,7 @@ class Runs:
 
         :raises OutsideError: the run folder cannot be written.
         """
-        folder = RunFolder(run_dir)
+        folder = self._folder(run_dir)
         identity = self._supervisor(folder)
         if identity is None or self._liveness(identity, folder.started()) is Liveness.DEAD:
             return None
@@ -105,7 +114,7 @@ class Runs:
 
         :raises OutsideError: the run folder cannot be written, so that its end cannot be settled.
         """
-        folder = RunFolder(run_dir)
+        folder = self._folder(run_dir)
         identity = self._supervisor(folder)
         started = folder.started()
         if started is not None and started.by is Starter.REVOKER:
@@ -122,7 +131,7 @@ class Runs:
         self, handle: RunHandle, stop: threading.Event, on_progress: Callable[[Progress], None] | None = None
     ) -> RunResult | None:
         """Block until the run has ended, keeping it adopted; None when ``stop`` was set first (the run goes on)."""
-        folder, shown = RunFolder(handle.run_dir), ""
+        folder, shown = self._folder(handle.run_dir), ""
         touched, interval = self._clock.boottime(), self._touch_interval(folder)
         while True:
             result = self.result(handle.run_dir)
@@ -141,7 +150,7 @@ class Runs:
 
     def stop(self, handle: RunHandle, reason: str) -> None:
         """Ask the supervisor to end the run; ``result`` tells when it has. ``reason`` is shown to people."""
-        folder = RunFolder(handle.run_dir)
+        folder = self._folder(handle.run_dir)
         with suppress(OSError):  # a full disk: the signal alone must do, without the words
             replace_durably(folder.stop_file, reason.encode())
         identity = self._supervisor(folder) or handle.supervisor
@@ -156,7 +165,7 @@ class Runs:
 
         :raises OutsideError: the folder cannot be written, so nothing is sure.
         """
-        folder = RunFolder(run_dir)
+        folder = self._folder(run_dir)
         with _usable(run_dir):
             if not run_dir.exists():
                 folder.create()
@@ -168,11 +177,11 @@ class Runs:
 
     def touch(self, handle: RunHandle) -> None:
         """Say that the run is still wanted (adoption)."""
-        self._touch(RunFolder(handle.run_dir))
+        self._touch(self._folder(handle.run_dir))
 
     def session_of(self, run_dir: Path) -> Session | None:
         """The conversation an ended run left, to be resumed; None where it left none."""
-        folder = RunFolder(run_dir)
+        folder = self._folder(run_dir)
         result = folder.result()
         if result is None or result.session_id is None or not folder.home.is_dir():
             return None

@@ -6,16 +6,22 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from orchestrator.agents.agent import Launch, Limits
 from orchestrator.agents.run_folder import RunFolder
 from orchestrator.agents.run_records import Progress, StartedRecord, Starter
+from orchestrator.agents.runs import Runs
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.job import RunOutcome
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from tests.integration.agents.running import Bench
 from tests.waiting import wait_until
@@ -240,21 +246,42 @@ def test_reboot_has_ended_every_run_of_its_host(bench: Bench) -> None:
     assert result.outcome is RunOutcome.CRASHED
 
 
+class FullDisk(RunFolder):
+    """A run folder in which nothing more can be noted once the supervisor runs. ``first`` happens before that shows;
+    ``claims``: but ``STARTED`` still can."""
+
+    def __init__(
+        self, path: Path, first: Callable[[RunFolder, ProcessIdentity | None], object], *, claims: bool
+    ) -> None:
+        super().__init__(path)
+        self._first = first
+        self._claims = claims
+
+    def write_spawned(self, identity: ProcessIdentity) -> None:
+        self._full(identity)
+
+    def claim(self, record: StartedRecord) -> bool:
+        return super().claim(record) if self._claims else self._full(None)
+
+    def _full(self, started: ProcessIdentity | None) -> NoReturn:
+        self._first(self, started)
+        raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
+
+
+def runs_on(folder: Callable[[Path], RunFolder]) -> Runs:
+    return Runs(SystemProcesses(), SystemClock(), SystemEntropy(), folder=folder)
+
+
 @pytest.mark.parametrize("full_for_us", [False, True], ids=["revoked", "killed"])
-def test_start_that_cannot_be_noted_is_undone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, full_for_us: bool
-) -> None:
+def test_start_that_cannot_be_noted_is_undone(bench: Bench, full_for_us: bool) -> None:
     spawned: list[ProcessIdentity] = []
 
-    def full(folder: RunFolder, about: ProcessIdentity | StartedRecord) -> bool:
-        if isinstance(about, ProcessIdentity):
-            os.kill(about.pid, signal.SIGSTOP)  # it has not come as far as STARTED
-            spawned.append(about)
-        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path))
+    def stops(folder: RunFolder, started: ProcessIdentity | None) -> None:
+        if started is not None:
+            os.kill(started.pid, signal.SIGSTOP)  # it has not come as far as STARTED
+            spawned.append(started)
 
-    monkeypatch.setattr(RunFolder, "write_spawned", full)
-    if full_for_us:
-        monkeypatch.setattr(RunFolder, "claim", full)
+    bench.runs = runs_on(partial(FullDisk, first=stops, claims=not full_for_us))
     with pytest.raises(OutsideError, match="could not be started: No space left"):
         bench.start("sleep", "300")
     wait_until(lambda: SystemProcesses().liveness(spawned[0]) is Liveness.DEAD)
@@ -262,18 +289,16 @@ def test_start_that_cannot_be_noted_is_undone(
 
 
 @pytest.mark.parametrize("full_for_us", [False, True], ids=["claim-lost", "killed"])
-def test_start_that_cannot_be_noted_but_has_happened_is_a_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, full_for_us: bool
-) -> None:
-    def full(folder: RunFolder, about: ProcessIdentity | StartedRecord) -> bool:
+def test_start_that_cannot_be_noted_but_has_happened_is_a_run(bench: Bench, full_for_us: bool) -> None:
+    def has_started(folder: RunFolder, started: ProcessIdentity | None) -> None:
         wait_until(folder.started)
-        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path))
 
-    monkeypatch.setattr(RunFolder, "write_spawned", full)
-    if full_for_us:
-        monkeypatch.setattr(RunFolder, "claim", full)
+    room, bench.runs = (
+        bench.runs,
+        runs_on(partial(FullDisk, first=has_started, claims=not full_for_us)),
+    )
     handle = bench.start("sleep", "300")
-    monkeypatch.undo()
+    bench.runs = room
     bench.runs.stop(handle, "enough")
     assert bench.wait(handle).outcome in (RunOutcome.KILLED, RunOutcome.CRASHED)
     assert not bench.left_of(handle)

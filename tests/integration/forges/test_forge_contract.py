@@ -11,11 +11,10 @@ from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
 from orchestrator.runtime.git import Git
-from tests.fixtures_git import House, as_it_is, house_at, person_at
+from tests.fixtures_git import BRANCH, House, as_it_is, house_at, person_at
 from tests.proofs.memory_forge import ForgeState, MemoryForge
 from tests.proofs.memory_git import MemoryClone, Objects
 
-BRANCH = "orch/ORCH-1-change-it"
 FIRST = {"README.md": "Sample\n"}
 
 
@@ -47,20 +46,6 @@ def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> House:
     if request.param == "memory":
         return house_in_memory()
     return house_at(tmp_path, person_at(tmp_path / "person", FIRST), git)
-
-
-@pytest.fixture
-def head(house: House) -> Sha:
-    sha = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
-    house.push(BRANCH, sha)
-    return sha
-
-
-@pytest.fixture
-def candidate(house: House, head: Sha) -> Candidate:
-    candidate = house.candidate(head)
-    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
-    return candidate
 
 
 def test_push_moves_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:

@@ -11,23 +11,7 @@ from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
 from orchestrator.runtime.git_refs import RefsRefused
-from tests.fixtures_git import House, as_it_is
-
-BRANCH = "orch/ORCH-1-change-it"
-
-
-@pytest.fixture
-def head(house: House) -> Sha:
-    sha = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
-    house.push(BRANCH, sha)
-    return sha
-
-
-@pytest.fixture
-def candidate(house: House, head: Sha) -> Candidate:
-    candidate = house.candidate(head)
-    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
-    return candidate
+from tests.fixtures_git import BRANCH, House, as_it_is
 
 
 def fence(house: House, task: int = 1) -> str:

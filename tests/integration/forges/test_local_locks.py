@@ -21,8 +21,6 @@ from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Completed, SystemProcesses
 from tests.fixtures_git import House
 
-BRANCH = "orch/ORCH-1-change-it"
-
 
 class KilledAfterPrepare(SystemProcesses):
     """Runs git for real, but SIGKILLs `update-ref` when it has everything locked and nothing moved."""
@@ -53,13 +51,6 @@ class KilledAfterPrepare(SystemProcesses):
 
     def prepared(self, child: "subprocess.Popen[bytes]") -> None:
         """Called while git holds its locks."""
-
-
-@pytest.fixture
-def candidate(house: House) -> Candidate:
-    candidate = house.candidate(house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A"))
-    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
-    return candidate
 
 
 def forge_with(house: House, processes: SystemProcesses, wait_s: float = 20.0) -> LocalForge:

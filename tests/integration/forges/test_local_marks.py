@@ -10,17 +10,15 @@ from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
-from tests.fixtures_git import House
+from tests.fixtures_git import BRANCH, House
 
-BRANCH = "orch/ORCH-1-change-it"
 FIRST = InstallationMark("ours", 1, "s1")
 SECOND = InstallationMark("ours", 2, "s2")
 
 
 @pytest.fixture
-def candidate(house: House) -> Candidate:
-    head = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
-    house.push(BRANCH, head)
+def candidate(house: House, head: Sha) -> Candidate:
+    """One that no forge knows yet."""
     return house.candidate(head)
 
 

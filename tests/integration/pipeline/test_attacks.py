@@ -1,16 +1,17 @@
 """Attacks on giving up and going on, each by its number in the reviews that the protocol answers (laws 3 and 4)."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent
-from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Hold
+from orchestrator.domain.task import Hold
 from orchestrator.effects.merge import MergeEffect
-from orchestrator.forges.local import LocalForge
+from orchestrator.runtime.process import Completed, SystemProcesses
 from tests.fixtures_pipeline import Build, Pipeline
 from tests.waiting import wait_until
 
@@ -30,39 +31,58 @@ def _killed_at(line: Pipeline, point: str) -> None:
     assert line.child(point).wait(60) == -signal.SIGKILL
 
 
-def test_h1_a_merge_that_was_on_its_way_when_it_was_given_up_never_lands(
-    pipeline: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Merging(SystemProcesses):
+    """Git for real, but for the one transaction that moves main: ``merge`` is called in its place."""
+
+    def __init__(self, merge: Callable[[Callable[[], Completed]], Completed]) -> None:
+        super().__init__()
+        self._merge = merge
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        steps = more.get("stdin") or b""
+        if not all(step in steps for step in (b"\nverify refs/orch/fence/", b"\nupdate refs/heads/main ")):
+            return super().run(argv, **more)
+        alone = {**more, "pass_fds": ()}  # who sends it late holds no lock of ours any more
+        return self._merge(lambda: super(Merging, self).run(argv, **alone))
+
+
+def _no(why: str) -> Completed:
+    return Completed((), 1, b"", why.encode())
+
+
+def test_h1_a_merge_that_was_on_its_way_when_it_was_given_up_never_lands(pipeline: Build) -> None:
     """Merged and rolled back: the sender sleeps before its call leaves, and meanwhile the task is cancelled."""
-    line = pipeline().start()
-    real, late = LocalForge.merge, list[Callable[[], None]]()
+    late: list[Callable[[], Completed]] = []
 
-    def on_its_way(forge: LocalForge, candidate: Candidate, number: int | None, **more: object) -> None:
-        late.append(lambda: real(forge, candidate, number, **more))  # type: ignore[arg-type]
+    def on_its_way(send: Callable[[], Completed]) -> Completed:
+        late.append(send)
+        return _no("no answer")
 
-    monkeypatch.setattr(LocalForge, "merge", on_its_way)
+    line = pipeline()
+    line.processes = Merging(on_its_way)
+    line.start()
     before = line.main
     item = line.add()
     wait_until(lambda: late, 40)
     line.app.operations.cancel(item, person="Ann")
     line.stage(item, Stage.CANCELLED)
-    for call in late:
-        with pytest.raises(OutsideError):
-            call()
+    for send in late:
+        refused = send()
+        assert (refused.returncode, b"refs/orch/fence" in refused.stderr) == (128, True), refused.stderr
     assert line.main == before
     assert [merge.state for merge in _merges(line, item)] == [EffectState.REVOKED]
 
 
-def test_h2_a_refusal_is_no_outcome(pipeline: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h2_a_refusal_is_no_outcome(pipeline: Build) -> None:
     """The forge merges and answers with an error: what it shows counts, not what it said."""
-    line = pipeline().start()
-    real = LocalForge.merge
 
-    def refused(forge: LocalForge, candidate: Candidate, number: int | None, **more: object) -> None:
-        real(forge, candidate, number, **more)  # type: ignore[arg-type]
-        raise AuthorityUnreachable("409 merge push out of date")
+    def refused(send: Callable[[], Completed]) -> Completed:
+        assert send().returncode == 0
+        return _no("409 merge push out of date")
 
-    monkeypatch.setattr(LocalForge, "merge", refused)
+    line = pipeline()
+    line.processes = Merging(refused)
+    line.start()
     item = line.add()
     assert line.done(item).round == 1
     assert [merge.state for merge in _merges(line, item)] == [EffectState.APPLIED]

@@ -1,0 +1,51 @@
+"""What the sweeps have in common: their scenarios one after the other, and the command that runs them."""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.proofs import report
+from tests.proofs.report import Scenario
+from tests.proofs.templates import make_templates
+from tests.proofs.world import World
+
+Run = Callable[[int, World, Mapping[str, Path]], Scenario]
+"""Plays the scenario of a seed in a world that is made from one of the templates."""
+
+
+def sweep(run: Run, seeds: Sequence[int], folder: Path, *, out: Path | None = None) -> list[Scenario]:
+    """Run the scenarios of these seeds in ``folder``, one after the other; what was found is kept to be looked at."""
+    world = World(folder / "world")
+    templates = make_templates(world, folder / "templates")
+    found = []
+    for seed in seeds:
+        scenario = run(seed, world, templates)
+        found.append(scenario)
+        report.progress(scenario)
+        if out is not None:
+            report.append(out, scenario)
+        if scenario.findings:
+            world.keep_as(folder / f"seed-{seed}")
+    world.clear()
+    return found
+
+
+def main(name: str, told: str | None, run: Run) -> int:
+    """``python -m tests.proofs.<name>``: seeds that the report has already are not run again."""
+    asked = argparse.ArgumentParser(prog=f"python -m tests.proofs.{name}", description=told)
+    asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
+    asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
+    asked.add_argument(
+        "--out", type=Path, default=report.FOLDER / f"{name}.jsonl", help="report that is added to"
+    )
+    asked.add_argument(
+        "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
+    )
+    said = asked.parse_args()
+    folder = said.folder or Path(tempfile.mkdtemp(prefix=f"orch-{name}-"))
+    known = {scenario.seed for scenario in report.read(said.out)}
+    seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
+    found = sweep(run, seeds, folder, out=said.out)
+    print(report.summary(f"{name} sweep", found))
+    return 1 if any(scenario.findings for scenario in found) else 0

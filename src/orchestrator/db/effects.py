@@ -161,8 +161,10 @@ def draw_generation(tx: Tx, environment: str, sha: str) -> tuple[int, int] | Non
     """(generation, token) of the next start of ``sha`` in an environment; None while a start there is unsettled, or may
     still be undone by its own runner. Generations drawn for a conditional undo are taken, performed or not.
 
-    The token comes from the environment's own counter: epochs of different tasks are never compared (H6).
+    The token comes from the environment's own counter: epochs of different tasks are never compared (H6). Whoever asks
+    holds the environment until the transaction ends, or two would draw the same generation side by side.
     """
+    tx.one("effects.lock_environment", environment=environment)
     if tx.one("effects.unsettled_in_environment", environment=environment) is not None:
         return None
     highest = tx.one("effects.highest_generation", environment=environment, sha=sha)

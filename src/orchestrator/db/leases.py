@@ -47,7 +47,8 @@ class Held:
 
 
 def lock_epoch(tx: Tx, task_id: TaskId) -> int | None:
-    """The task's epoch, locked until the transaction ends: the first statement of every transition (law 2)."""
+    """The task's epoch, locked until the transaction ends: the first statement of every transition (law 2). In a
+    snapshot (``read``) there is nothing to lock: it is only read."""
     row = tx.one("leases.epoch", task_id=task_id)
     return int(row["epoch"]) if row else None
 

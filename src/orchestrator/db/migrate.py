@@ -67,11 +67,12 @@ def _refuse_what_is_not_ours(path: Path, clock: Clock, newest: int) -> None:
         )
 
 
-def migrations() -> dict[int, str]:
-    """Number → SQL of every step this version knows, without a gap."""
-    folder = files("orchestrator.db").joinpath("migrations", "sqlite")
+def migrations(dialect: str = "sqlite") -> dict[int, str]:
+    """Number → SQL of every step this version knows, in order and without a gap."""
+    folder = files("orchestrator.db").joinpath("migrations", dialect)
     found = {int(m[1]): entry for entry in folder.iterdir() if (m := _NUMBERED.match(entry.name))}
-    return {number: found[number].read_text(encoding="utf-8") for number in range(1, len(found) + 1)}
+    first = min(found)  # the databases that came later begin with the whole schema of their time
+    return {number: found[number].read_text(encoding="utf-8") for number in range(first, first + len(found))}
 
 
 def schema_of(connection: sqlite3.Connection) -> str:

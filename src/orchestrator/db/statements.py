@@ -1,4 +1,8 @@
-"""Loads SQL from named files: ``-- name: claim_next_job`` starts a statement, the next name ends it."""
+"""Loads SQL from named files: ``-- name: claim_next_job`` starts a statement, the next name ends it.
+
+One text serves every database. What PostgreSQL alone has to be told stands in it as ``/* postgres: FOR UPDATE */``;
+where that is not enough, ``sql/postgres/`` has another statement of the same name, and says why.
+"""
 
 import re
 from functools import cache
@@ -10,16 +14,24 @@ _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 
 @cache
-def statement(name: str) -> str:
-    """The text of ``family.statement``, as in ``jobs.claim_next_job``.
+def statement(name: str, dialect: str = "") -> str:
+    """The text of ``family.statement``, as in ``jobs.claim_next_job``; ``dialect`` names a folder of exceptions.
 
     :raises InvariantError: there is no such statement.
     """
     family, _, key = name.partition(".")
     try:
-        return _family(family)[key]
+        return {**_family(family), **exceptions(family, dialect)}[key]
     except (KeyError, FileNotFoundError):
         raise InvariantError(f"there is no SQL statement {name}") from None
+
+
+def exceptions(family: str, dialect: str) -> dict[str, str]:
+    """The statements of a family that a dialect must say otherwise, by name."""
+    try:
+        return _family(f"{dialect}/{family}") if dialect else {}
+    except FileNotFoundError:
+        return {}
 
 
 @cache

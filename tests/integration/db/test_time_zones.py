@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import orchestrator.db
 from orchestrator.db.migrate import migrations
 from orchestrator.domain.stage import Stage
-from orchestrator.runtime.clock import parse_stamp, stamp
+from orchestrator.runtime.clock import parse_stamp, stamp, stamp_after
 from tests.fixtures_db import Store
 
 ROOT = Path(__file__).parents[3]
@@ -116,11 +116,13 @@ def test_nothing_else_is_a_stamp(text: str) -> None:
         parse_stamp(text)
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
 def test_the_database_speaks_of_the_same_time(store: Store) -> None:
     store.new_task(stage=Stage.ANALYSIS)
     assert store.rows("SELECT utc_now() AS now, utc_after(90.5) AS later")[0]["now"] == stamp(
         store.clock.utc()
     )
+    assert store.rows("SELECT utc_after(90.5) AS later")[0]["later"] == stamp_after(store.clock, 90.5)
     later = [
         store.rows("SELECT utc_after(:s)", {"s": s})[0][0] for s in (-3600, -0.5, 0, 0.000001, 59.9, 86_400)
     ]
@@ -130,8 +132,8 @@ def test_the_database_speaks_of_the_same_time(store: Store) -> None:
 def test_no_statement_asks_sqlite_for_the_time() -> None:
     """The seed's default of a lease's time is the one exception, and the statement that writes it overrides it."""
     asking = re.compile(r"CURRENT_(TIMESTAMP|TIME|DATE)|'now'|unixepoch|julianday", re.IGNORECASE)
-    folder = files("orchestrator.db").joinpath("sql")
-    for family in folder.iterdir():
+    folder = Path(orchestrator.db.__file__).parent / "sql"
+    for family in folder.rglob("*.sql"):
         assert not asking.search(re.sub(r"--.*", "", family.read_text(encoding="utf-8"))), family.name
     schema = re.sub(r"--.*", "", "\n".join(migrations().values()))
     assert [found.group(0) for found in asking.finditer(schema)] == ["'now'"]

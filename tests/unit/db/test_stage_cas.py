@@ -2,7 +2,6 @@
 
 import ast
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -114,12 +113,13 @@ def test_a_stage_write_lifts_the_hold_and_stamps_a_cancel(store: Store) -> None:
 
 
 def statements() -> dict[str, str]:
-    """Every named statement of the product, comments left out."""
-    found = {}
-    for entry in files("orchestrator.db").joinpath("sql").iterdir():
-        parts = NAME_LINE.split(entry.read_text(encoding="utf-8"))
-        for name, body in zip(parts[1::2], parts[2::2], strict=True):
-            found[f"{entry.name.removesuffix('.sql')}.{name}"] = re.sub(r"--.*", "", body)
+    """Every named statement of the product in all its forms, comments left out."""
+    found: dict[str, str] = {}
+    for path in sorted((PACKAGE / "db/sql").rglob("*.sql")):
+        parts = NAME_LINE.split(path.read_text(encoding="utf-8"))
+        for key, body in zip(parts[1::2], parts[2::2], strict=True):
+            name = f"{path.stem}.{key}"
+            found[name] = found.get(name, "") + re.sub(r"--.*", "", body)
     return found
 
 

@@ -34,9 +34,12 @@ WHERE id = :effect_id AND state IN ('intended', 'revoking', 'in_doubt');
 UPDATE effects SET state = :state, reason = :reason
 WHERE id = :effect_id AND state = :expected;
 
+-- name: lock_environment
+SELECT epoch FROM environment_epoch WHERE environment = :environment; -- SQLite has one writer: there is nothing to lock
+
 -- name: highest_generation
-SELECT coalesce(max(coalesce(json_extract(evidence, '$.conditional_undo.judged.generation'),
-                             json_extract(evidence, '$.generation'))), 0) AS generation FROM effects
+SELECT coalesce(max(CAST(coalesce(json_extract(evidence, '$.conditional_undo.judged.generation'),
+                                  json_extract(evidence, '$.generation')) AS BIGINT)), 0) AS generation FROM effects
 WHERE name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.environment') = :environment
   AND json_extract(evidence, '$.sha') = :sha;
 
@@ -46,7 +49,7 @@ WHERE effects.name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, 
   AND (state IN ('intended', 'revoking', 'in_doubt')
        OR (state = 'applied' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
-                           AND undo.sequence = json_extract(effects.evidence, '$.conditional_undo.sequence'))))
+                           AND undo.sequence = CAST(json_extract(effects.evidence, '$.conditional_undo.sequence') AS BIGINT))))
 LIMIT 1;
 
 -- name: last_start_in_environment
@@ -72,7 +75,7 @@ SELECT effects.* FROM effects JOIN tasks ON tasks.id = task_id
 WHERE tasks.stage = 'deploy' AND name = 'deploy_init' AND state <> 'revoked'
   AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
-                  AND undo.sequence = json_extract(effects.evidence, '$.conditional_undo.sequence'))
+                  AND undo.sequence = CAST(json_extract(effects.evidence, '$.conditional_undo.sequence') AS BIGINT))
 ORDER BY effects.sequence;
 
 -- name: by_sequence
@@ -98,12 +101,12 @@ ORDER BY json_extract(later.evidence, '$.candidate.sequence') DESC LIMIT 1;
 
 -- name: raise_environment
 INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, 1)
-ON CONFLICT (environment) DO UPDATE SET epoch = epoch + 1 RETURNING epoch;
+ON CONFLICT (environment) DO UPDATE SET epoch = environment_epoch.epoch + 1 RETURNING epoch;
 
 -- name: on_show
 SELECT effects.*, tasks.work_item, failing.reason AS failure, failing.attempts, failing.since AS failing_since
 FROM effects JOIN tasks ON tasks.id = effects.task_id
 LEFT JOIN outside_failures AS failing ON failing.effect_id = effects.id
-WHERE effects.id < :before AND (:task_id IS NULL OR effects.task_id = :task_id)
+WHERE effects.id < :before AND (CAST(:task_id AS BIGINT) IS NULL OR effects.task_id = :task_id)
   AND (:everything OR effects.state IN ('intended', 'revoking', 'in_doubt'))
 ORDER BY effects.id DESC LIMIT :limit;

@@ -1,6 +1,6 @@
 -- name: store
 INSERT INTO inbox (source, dedup_key, kind, task_id, stage, round, subject, payload, received_at)
-SELECT :source, :dedup_key, :kind, :task_id, :stage, :round, :subject, :payload, utc_now()
+SELECT :source, :dedup_key, :kind, CAST(:task_id AS BIGINT), :stage, CAST(:round AS BIGINT), :subject, :payload, utc_now()
 WHERE NOT EXISTS (SELECT 1 FROM deliveries WHERE source = :source AND delivery_id = :delivery_id)
 ON CONFLICT (dedup_key) DO NOTHING RETURNING id;
 
@@ -57,7 +57,7 @@ FROM inbox JOIN deliveries ON inbox_id = id WHERE handled_at IS NULL;
 
 -- name: unpark
 UPDATE deliveries SET parked_at = NULL, not_before = NULL
-WHERE parked_at IS NOT NULL AND (:inbox_id IS NULL OR inbox_id = :inbox_id);
+WHERE parked_at IS NOT NULL AND (CAST(:inbox_id AS BIGINT) IS NULL OR inbox_id = :inbox_id);
 
 -- name: moves_since
 SELECT json_extract(payload, '$.activity.new_value') AS value, json_extract(payload, '$.activity.actor.id') AS actor

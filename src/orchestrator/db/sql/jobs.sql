@@ -14,8 +14,9 @@ WHERE status = 'queued' AND id = (
       AND (:checks_allowed OR kind NOT IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
       AND ((SELECT hold FROM tasks WHERE tasks.id = jobs.task_id) IS NULL -- what is held starts nothing;
            OR (kind = 'production-health' AND brief LIKE 'undone:%')) -- a look after an undo only asks
-      AND (:repos IS NULL OR (SELECT repo FROM tasks WHERE tasks.id = jobs.task_id) IN (SELECT value FROM json_each(:repos)))
-    ORDER BY priority DESC, id LIMIT 1)
+      AND (CAST(:repos AS TEXT) IS NULL OR (SELECT repo FROM tasks WHERE tasks.id = jobs.task_id)
+                                           IN (SELECT value FROM json_each(:repos)))
+    ORDER BY priority DESC, id LIMIT 1 /* postgres: FOR UPDATE SKIP LOCKED */)
 RETURNING *;
 
 -- name: finish

@@ -25,7 +25,7 @@ DELETE FROM transition_lease WHERE task_id = :task_id AND owner IS :owner AND ow
   AND owner_boot_id IS :boot_id AND run_id IS :run_id AND stage IS :stage AND acquired_at IS :acquired_at;
 
 -- name: epoch
-SELECT epoch FROM transition_epoch WHERE task_id = :task_id;
+SELECT epoch FROM transition_epoch WHERE task_id = :task_id /* postgres: FOR UPDATE */;
 
 -- name: raise_epoch
 UPDATE transition_epoch SET epoch = epoch + 1 WHERE task_id = :task_id AND epoch = :epoch;

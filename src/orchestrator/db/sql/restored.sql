@@ -15,7 +15,7 @@ FROM (SELECT :round - coalesce(sum(taken), 0) AS missing FROM task_edges
       WHERE task_id = :task_id AND to_stage = 'deploy-staging')
 WHERE missing > 0
 ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE
-SET taken = taken + excluded.taken, forgiven = forgiven + excluded.taken;
+SET taken = task_edges.taken + excluded.taken, forgiven = task_edges.forgiven + excluded.taken;
 
 -- name: add_task
 INSERT INTO tasks (id, work_item, repo, title, stage, created_at, updated_at)

@@ -67,6 +67,7 @@ SELECT percent, merged_sha, at FROM coverage_baseline WHERE repo = :repo ORDER B
 -- name: ratchet
 INSERT INTO coverage_baseline (repo, merged_sha, percent, measured, task_id, at)
 VALUES (:repo, :merged_sha,
-        max(:measured, coalesce((SELECT max(percent) FROM coverage_baseline WHERE repo = :repo), 0)),
+        (SELECT max(percent) FROM (SELECT CAST(:measured AS DOUBLE PRECISION) AS percent
+                                   UNION ALL SELECT percent FROM coverage_baseline WHERE repo = :repo) AS known),
         :measured, :task_id, utc_now())
 ON CONFLICT (repo, merged_sha) DO NOTHING;

@@ -128,7 +128,7 @@ UPDATE tasks SET tidied_at = utc_now() WHERE id = :task_id AND tidied_at IS NULL
 
 -- name: edge_taken
 INSERT INTO task_edges (task_id, from_stage, to_stage, taken) VALUES (:task_id, :from_stage, :to_stage, 1)
-ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE SET taken = taken + 1;
+ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE SET taken = task_edges.taken + 1;
 
 -- name: times_taken
 SELECT coalesce(sum(taken - forgiven), 0) AS times FROM task_edges

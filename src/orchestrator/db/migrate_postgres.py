@@ -1,0 +1,81 @@
+"""Brings a PostgreSQL database to this version's schema; the numbers of its steps are those of SQLite's.
+
+One transaction under one lock: several processes may start at once, one migrates and the others find it done. What
+fails, or is killed, has changed nothing. A newer database is refused untouched.
+"""
+
+from collections.abc import Mapping
+
+import psycopg
+from psycopg.rows import DictRow
+
+from orchestrator.db.migrate import migrations
+from orchestrator.db.postgres_connection import check, connecting, database_error, server_of
+from orchestrator.domain.errors import SchemaError
+from orchestrator.runtime.entropy import Entropy
+
+LOCK = 0x4F524348  # "ORCH"; ends with its transaction, so that it holds behind a pooler, too
+WAIT_S = 60  # for another process that is just migrating
+PLACE = "Nothing was changed. Name a database of its own in ORCH_DATABASE_URL."
+
+
+def init_postgres(url: str, *, entropy: Entropy, steps: Mapping[int, str] | None = None) -> int:
+    """Create or migrate the schema and return its number. ``steps``: others than this version's, for tests.
+
+    :raises SchemaError: it was written by a newer version, or the database is in use by another program.
+    :raises DatabaseError: it cannot be reached or changed, or does not keep what it says.
+    """
+    server = server_of(url)
+    with connecting(url) as connection:
+        check(connection, server)
+        try:
+            with connection.transaction():
+                return _migrate(connection, server, entropy, steps or migrations("postgres"))
+        except psycopg.Error as error:
+            raise database_error(error, server) from error
+
+
+def _migrate(
+    connection: psycopg.Connection[DictRow], server: str, entropy: Entropy, steps: Mapping[int, str]
+) -> int:
+    newest = max(steps)
+    connection.execute(f"SET LOCAL lock_timeout = '{WAIT_S}s'".encode())
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+    found = version_of(connection, server)
+    if found > newest:
+        raise SchemaError(
+            f"The database ({server}) has schema {found}; this version of orch knows {newest}.",
+            hint="Nothing was changed. Start the newer version, or restore a backup from before the upgrade.",
+        )
+    for number, sql in sorted(steps.items()):
+        if number > found:
+            connection.execute(sql.encode(), prepare=False)
+    connection.execute(
+        "INSERT INTO schema_version (one, number) VALUES (1, %s) "
+        "ON CONFLICT (one) DO UPDATE SET number = excluded.number",
+        [newest],
+    )
+    connection.execute(
+        "INSERT INTO installation (one, installation_id, created_at) VALUES (1, %s, utc_now()) ON CONFLICT DO NOTHING",
+        [entropy.token(16)],
+    )
+    return newest
+
+
+def version_of(connection: psycopg.Connection[DictRow], server: str) -> int:
+    """The number of the schema that is there; 0: an empty one.
+
+    :raises SchemaError: what is there is not ours.
+    """
+    tables = {
+        str(row["tablename"])
+        for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    }
+    if "schema_version" not in tables:
+        if tables:
+            raise SchemaError(f"The database ({server}) has tables, but not those of orch.", hint=PLACE)
+        return 0
+    row = connection.execute("SELECT number FROM schema_version").fetchone()
+    if row is None:
+        raise SchemaError(f"The database ({server}) does not say which schema it has.", hint=PLACE)
+    return int(row["number"])

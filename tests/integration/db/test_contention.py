@@ -7,6 +7,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from orchestrator.db import events, jobs, leases, mail, repositories, tasks
 from orchestrator.db.jobs import NewJob
 from orchestrator.domain.event import EventType
@@ -30,10 +32,12 @@ CLAIMS_UNTIL_EMPTY = """
 import sys
 from pathlib import Path
 from orchestrator.db import jobs
+from orchestrator.db.postgres import PostgresDatabase
 from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.ids import BootId
 from orchestrator.runtime.clock import SystemClock
-database = SqliteDatabase(Path(sys.argv[1]), clock=SystemClock())
+here, clock = sys.argv[1], SystemClock()
+database = PostgresDatabase(here) if ":" in here else SqliteDatabase(Path(here), clock=clock)
 me = BootId(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -44,8 +48,12 @@ while True:
         break
     print(job.id, job.attempts, flush=True)
 """
+both = pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
 THREADS = 50
-OPERATIONS = 200
+OPERATIONS = {
+    "sqlite": 200,
+    "postgres": 30,
+}  # a connection of its own for each costs more than waiting in one line
 
 
 def queue_jobs(store: Store, count: int) -> list[JobId]:
@@ -106,8 +114,10 @@ def test_a_stranger_that_writes_all_the_time_is_lived_with(store: Store) -> None
     assert store.rows("SELECT count(*) FROM lessons")[0][0] == 300
 
 
-def test_fifty_threads_of_mixed_work(store: Store) -> None:
-    """Claim and finish, stage writes, heartbeats, tickets, signals, reads: 50 threads, 200 operations each."""
+@both
+def test_fifty_threads_of_mixed_work(store: Store, database_kind: str) -> None:
+    """Claim and finish, stage writes, heartbeats, tickets, signals, reads: 50 threads, many operations each."""
+    operations = OPERATIONS[database_kind]
     queue_jobs(store, 200)
     with store.database.write() as tx:
         leases.register_process(tx, BootId("me"), "here", SystemProcesses().own(), "test", "")
@@ -117,7 +127,7 @@ def test_fifty_threads_of_mixed_work(store: Store) -> None:
 
     def work(thread: int) -> int:
         me = BootId(f"thread-{thread}")
-        for number in range(OPERATIONS):
+        for number in range(operations):
             kind = (thread + number) % 6
             if kind == 0:
                 with store.database.write() as tx:
@@ -144,10 +154,10 @@ def test_fifty_threads_of_mixed_work(store: Store) -> None:
             else:
                 with store.database.read() as tx:
                     assert len(tasks.list_open(tx)) > 0
-        return OPERATIONS
+        return operations
 
     with ThreadPoolExecutor(THREADS) as pool:
-        assert sum(pool.map(work, range(THREADS))) == THREADS * OPERATIONS
+        assert sum(pool.map(work, range(THREADS))) == THREADS * operations
     assert len(claims) == 200
     assert set(claims.values()) == {1}
     tickets = store.rows(
@@ -161,6 +171,7 @@ def test_fifty_threads_of_mixed_work(store: Store) -> None:
     assert {row["task_id"]: row["epoch"] for row in epochs if row["epoch"]} == taken
 
 
+@both
 def test_eight_threads_claim_each_job_once(store: Store) -> None:
     queued = queue_jobs(store, 60)
     start = threading.Barrier(8)
@@ -181,11 +192,12 @@ def test_eight_threads_claim_each_job_once(store: Store) -> None:
     assert {row[0] for row in store.rows("SELECT attempts FROM jobs")} == {1}
 
 
+@both
 def test_two_processes_claim_each_job_once(store: Store, tmp_path: Path) -> None:
     queued = queue_jobs(store, 60)
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", CLAIMS_UNTIL_EMPTY, str(store.path), f"process-{number}"],
+            [sys.executable, "-c", CLAIMS_UNTIL_EMPTY, store.url or str(store.path), f"process-{number}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -205,6 +217,7 @@ def test_two_processes_claim_each_job_once(store: Store, tmp_path: Path) -> None
     assert {attempts for _, attempts in claimed} == {"1"}
 
 
+@both
 def test_fifty_tickets_at_once_make_one_task(store: Store) -> None:
     """Check and insert are one statement; the loser writes nothing, not even half a row (case 24)."""
     start = threading.Barrier(25)

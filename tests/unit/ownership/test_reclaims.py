@@ -266,10 +266,7 @@ def test_a_row_that_cannot_be_removed_holds_up_no_other(store: Store, task: Task
     register(store, start_ticks=1)
     plant(store, task)
     plant(store, second)
-    store.raw(
-        f"CREATE TRIGGER stuck BEFORE DELETE ON transition_lease WHEN OLD.task_id = {task.id} "
-        "BEGIN SELECT RAISE(ABORT, 'stuck'); END"
-    )
+    store.refuse("stuck", "transition_lease", "DELETE", "stuck", when=f"OLD.task_id = {task.id}")
     assert [lease.task_id for lease in reap(ownership(store))] == [second.id]
     assert "lease not reclaimed" in str(logged)
 

@@ -117,9 +117,7 @@ def test_a_process_that_was_taken_off_the_list_stops_and_enters_itself_anew(
 def test_who_cannot_enter_itself_anew_is_not_trusted(store: Store) -> None:
     me = registration(store)
     me.enter()
-    store.raw(
-        "CREATE TRIGGER full BEFORE INSERT ON processes BEGIN SELECT RAISE(ABORT, 'the list is full'); END"
-    )
+    store.refuse("no_room", "processes", "INSERT", "the list is full")
     store.raw("DELETE FROM processes")
     assert not me.beat()
     assert me.term.number() is None

@@ -112,8 +112,9 @@ def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[TaskId]:
 
     A look at an environment costs no attempt: it cannot be what has ended the process, as a check of a change can.
     """
-    names = ("jobs.requeue_running_checks", "jobs.requeue_running_looks")
-    return [TaskId(row["task_id"]) for name in names for row in tx.all(name, owner=owner, error=reason)]
+    checks = tx.all("jobs.requeue_running_checks", owner=owner, error=reason)
+    looks = tx.all("jobs.requeue_running_looks", owner=owner, error=reason)
+    return [TaskId(row["task_id"]) for row in (*checks, *looks)]
 
 
 def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:

@@ -162,7 +162,7 @@ class QueueWorker:
             self._underway[job.id] = _Underway(job.kind.agent, stop, thread, self._clock.boottime())
             if self._stopping.is_set():  # the others have been told already
                 stop.set()
-        thread.start()
+            thread.start()  # before anybody can find it here and wait for its end
 
     def _stop_one(self, task_id: TaskId, stop: threading.Event, reason: str) -> None:
         if not self._launcher.stop_task(task_id, reason):

@@ -17,6 +17,7 @@ from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
 from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.effect import (
     Applied,
+    Cause,
     Effect,
     EffectName,
     EffectState,
@@ -253,16 +254,16 @@ class Bench:
                 evidence.mark_step(tx, task, earlier.name)
         return self.store.task(task.id)
 
-    def given_up(self, task: Task, name: EffectName, key: str, reason: str, **judged: object) -> None:
+    def given_up(self, task: Task, name: EffectName, key: str, cause: Cause, **judged: object) -> None:
         """An effect of the task's round that was revoked."""
         _, ownership = self.process("builder")
         with ownership.transition(task.id, Actor.MONITOR) as lease:
             assert lease is not None
             with self.database.write() as tx:
                 intent = effects.intend(tx, lease, name, key, task.round, token="t", judged=judged)
-                effects.move(tx, lease, intent, EffectState.REVOKING, reason)
+                effects.move(tx, lease, intent, EffectState.REVOKING, "no", cause)
                 revoking = replace(intent, state=EffectState.REVOKING)
-                effects.settle(tx, lease, revoking, EffectState.REVOKED, {}, reason)
+                effects.settle(tx, lease, revoking, EffectState.REVOKED, {}, "no")
 
     def _settled_image(self, task: Task) -> None:
         _, ownership = self.process("builder")

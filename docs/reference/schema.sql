@@ -103,7 +103,7 @@ CREATE TABLE effects (
     fact       TEXT CHECK (fact IS NULL OR json_valid(fact)),
     reason     TEXT,
     intent_at  TEXT NOT NULL,
-    settled_at TEXT,
+    settled_at TEXT, cause TEXT CHECK (cause IN ('facts', 'cancelled', 'given-up', 'again', 'restored')),
     UNIQUE (task_id, name, key, round),
     CHECK ((state IN ('applied', 'revoked')) = (settled_at IS NOT NULL))
 );
@@ -339,7 +339,8 @@ CREATE TABLE tasks (
     cancelled_at TEXT,
     tidied_at    TEXT,
     created_at   TEXT NOT NULL,
-    updated_at   TEXT NOT NULL,
+    updated_at   TEXT NOT NULL, hold_cause TEXT
+    CHECK (hold_cause IS NULL OR (hold IS NOT NULL AND hold_cause IN ('pull-request'))),
     CHECK ((hold IS NULL) = (hold_since IS NULL))
 );
 

@@ -14,7 +14,7 @@ from orchestrator.db import effects, events, jobs, leases, slots, sqlite, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.statements import statement
 from orchestrator.deploy.records import Claimant
-from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent, NotApplied
+from orchestrator.domain.effect import Applied, EffectName, EffectState, GivingUp, Intent, NotApplied
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import EffectId
@@ -150,8 +150,8 @@ def _revoke_with_the_own_token(patch: MonkeyPatch) -> None:
 
 
 def _giving_up_is_not_stored(patch: MonkeyPatch) -> None:
-    def give_up(self: Ledger, lease: Lease, task: Any, intent: Intent, reason: str) -> Proof | Open:
-        return self._revoke(lease, task, replace(intent, reason=reason))
+    def give_up(self: Ledger, lease: Lease, task: Any, intent: Intent, why: GivingUp) -> Proof | Open:
+        return self._revoke(lease, task, replace(intent, reason=why.reason, cause=why.cause))
 
     patch.setattr(Ledger, "give_up", give_up)
 
@@ -163,7 +163,9 @@ def _main_does_not_turn_it(patch: MonkeyPatch) -> None:
 def _revoking_is_acted_on(patch: MonkeyPatch) -> None:
     real = Ledger.drive
 
-    def drive(self: Ledger, lease: Lease, task: Any, intent: Intent, *, turned: str | None = None) -> Any:
+    def drive(
+        self: Ledger, lease: Lease, task: Any, intent: Intent, *, turned: GivingUp | None = None
+    ) -> Any:
         return real(self, lease, task, replace(intent, state=EffectState.INTENDED), turned=turned)
 
     patch.setattr(Ledger, "drive", drive)
@@ -176,7 +178,7 @@ def _gates_judged_again(patch: MonkeyPatch) -> None:
     """Who finds an intended merge looks at the gates once more, and sends the task back where they now fail."""
     real = Acts.drive
 
-    def drive(self: Acts, at: Any, intent: Intent, *, cancelled: str | None = None) -> Any:
+    def drive(self: Acts, at: Any, intent: Intent, *, cancelled: GivingUp | None = None) -> Any:
         if intent.name is not EffectName.MERGE_PR or at.lease.owner == "monitor":
             return real(self, at, intent, cancelled=cancelled)
         proof = Proof(
@@ -192,7 +194,7 @@ def _undo_judged_again(patch: MonkeyPatch) -> None:
     """Who finds an intended undo looks at production once more instead."""
     real = Acts.drive
 
-    def drive(self: Acts, at: Any, intent: Intent, *, cancelled: str | None = None) -> Any:
+    def drive(self: Acts, at: Any, intent: Intent, *, cancelled: GivingUp | None = None) -> Any:
         if intent.name is not EffectName.DEPLOY_UNDO or at.lease.owner == "monitor":
             return real(self, at, intent, cancelled=cancelled)
         moved = self._tools.ledger._move(at.lease, at.task, intent, EffectState.REVOKING, "")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.db import leases
 from orchestrator.db.database import Row, Tx
-from orchestrator.domain.effect import EffectName, EffectState, Intent
+from orchestrator.domain.effect import Cause, EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError, LostRace
 from orchestrator.domain.ids import EffectId, RepoName, TaskId, WorkItem
 from orchestrator.domain.lease import Lease
@@ -70,14 +70,21 @@ def settle(
         raise LostRace(f"effect {intent.effect_id} is already settled")
 
 
-def move(tx: Tx, lease: Lease, intent: Intent, state: EffectState, reason: str) -> None:
-    """Move an unsettled effect to another unsettled state.
+def move(
+    tx: Tx, lease: Lease, intent: Intent, state: EffectState, reason: str, cause: Cause | None = None
+) -> None:
+    """Move an unsettled effect to another unsettled state; to ``revoking`` with its cause.
 
     :raises LostRace: it is no longer in the state that was read.
     """
     leases.check(tx, lease)
     moved = tx.execute(
-        "effects.move", effect_id=intent.effect_id, state=state, expected=intent.state, reason=reason
+        "effects.move",
+        effect_id=intent.effect_id,
+        state=state,
+        expected=intent.state,
+        reason=reason,
+        cause=cause,
     )
     if moved != 1:
         raise LostRace(f"effect {intent.effect_id} is no longer {intent.state}")
@@ -213,4 +220,5 @@ def intent_of(row: Row) -> Intent:
         intent_at=row["intent_at"],
         actor=row["actor"],
         reason=row["reason"] or "",
+        cause=Cause(row["cause"]) if row["cause"] else None,
     )

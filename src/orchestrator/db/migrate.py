@@ -17,6 +17,7 @@ from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 
 APPLICATION_ID = 0x4F524348  # "ORCH" in the file's header: tells our databases from others'
+_ADDS_COLUMN = re.compile(r"^ALTER TABLE (?P<table>\w+) ADD COLUMN (?P<column>\w+) ", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
 
 
@@ -111,7 +112,7 @@ def _apply(connection: sqlite3.Connection, path: Path, number: int, sql: str) ->
             connection.execute("ROLLBACK")
             return
         for single in split_statements(sql):
-            connection.execute(single)
+            apply_statement(connection, single)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {number:d}")
         connection.execute("COMMIT")
@@ -119,6 +120,16 @@ def _apply(connection: sqlite3.Connection, path: Path, number: int, sql: str) ->
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def apply_statement(connection: sqlite3.Connection, statement: str) -> None:
+    """Execute one statement of a step; a column that is there already is not added again."""
+    added = _ADDS_COLUMN.search(statement)
+    if added is not None:
+        known = connection.execute("SELECT name FROM pragma_table_info(?)", (added["table"],)).fetchall()
+        if added["column"] in [row[0] for row in known]:
+            return
+    connection.execute(statement)
 
 
 def split_statements(sql: str) -> list[str]:

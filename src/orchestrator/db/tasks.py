@@ -7,7 +7,7 @@ from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError, NotFound
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.stage import Stage, Track
-from orchestrator.domain.task import Hold, Task, Ticket
+from orchestrator.domain.task import Hold, HoldCause, Task, Ticket
 
 PAGE = 200
 
@@ -147,9 +147,9 @@ def waiting_for_slot(tx: Tx) -> list[TaskId]:
     return [TaskId(row["id"]) for row in tx.all("tasks.waiting_for_slot")]
 
 
-def hold(tx: Tx, task_id: TaskId, why: Hold, reason: str) -> bool:
+def hold(tx: Tx, task_id: TaskId, why: Hold, reason: str, cause: HoldCause | None = None) -> bool:
     """Say why the task does not move; False where that already stands there."""
-    return tx.execute("tasks.set_hold", task_id=task_id, hold=why, reason=reason) == 1
+    return tx.execute("tasks.set_hold", task_id=task_id, hold=why, reason=reason, cause=cause) == 1
 
 
 def release_hold(tx: Tx, task_id: TaskId) -> bool:
@@ -250,6 +250,7 @@ def _task(row: Row) -> Task:
         hold=Hold(row["hold"]) if row["hold"] else None,
         hold_reason=row["hold_reason"],
         hold_since=row["hold_since"],
+        hold_cause=HoldCause(row["hold_cause"]) if row["hold_cause"] else None,
         branch=row["branch"],
         base_sha=row["base_sha"],
         config_sha=row["config_sha"],

@@ -35,6 +35,24 @@ class EffectState(StrEnum):
         return self in (EffectState.APPLIED, EffectState.REVOKED)
 
 
+class Cause(StrEnum):
+    """Why an effect is given up: what follows once it is revoked depends on it."""
+
+    FACTS = "facts"  # what the effect itself or its authority shows
+    CANCELLED = "cancelled"  # a person has cancelled the task
+    GIVEN_UP = "given-up"  # a person has had this effect given up
+    AGAIN = "again"  # … to be done once more
+    RESTORED = "restored"  # a person has accepted a restored database
+
+
+@dataclass(frozen=True, slots=True)
+class GivingUp:
+    """The decision to give an effect up; the reason is for people."""
+
+    cause: Cause
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The authority shows that the act took place. ``fact`` is what it showed."""
@@ -82,9 +100,8 @@ class Intent:
     fact: Mapping[str, object] | None = None
     intent_at: str = ""
     actor: str = ""
-    reason: str = (
-        ""  # of its last move; while ``revoking``, why it is given up: whoever finishes that goes by it
-    )
+    reason: str = ""  # of its last move, for people
+    cause: Cause | None = None  # why it is given up: whoever finishes that goes by it
 
 
 class Effect(Protocol):

@@ -18,6 +18,21 @@ class Hold(StrEnum):
     FROZEN = "frozen"  # its repository is frozen
 
 
+class HoldCause(StrEnum):
+    """What a hold is about, where what ends it depends on that."""
+
+    PULL_REQUEST = "pull-request"  # it was closed or is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How a task is to be held; the reason is for people."""
+
+    hold: Hold
+    reason: str
+    cause: HoldCause | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """What a person asked for. Hostile text: data, never a path, a template or a command (law 10)."""
@@ -55,6 +70,7 @@ class Task:
     cancelled_at: str | None
     created_at: str
     updated_at: str
+    hold_cause: HoldCause | None = None
     config_sha: Sha | None = (
         None  # the commit of main whose configuration judges the task: its base, or what a retry took
     )

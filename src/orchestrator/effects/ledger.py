@@ -14,9 +14,11 @@ from orchestrator.db import effects, events, leases
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.effect import (
     Applied,
+    Cause,
     Effect,
     EffectName,
     EffectState,
+    GivingUp,
     Intent,
     NotApplied,
     Probe,
@@ -83,11 +85,13 @@ class Ledger:
         self._waypoints = waypoints
         self._redactor = redactor or Redactor()
 
-    def drive(self, lease: Lease, task: Task, intent: Intent, *, turned: str | None = None) -> Proof | Open:
+    def drive(
+        self, lease: Lease, task: Task, intent: Intent, *, turned: GivingUp | None = None
+    ) -> Proof | Open:
         """Bring an intent as close to its outcome as it goes now; settles nothing itself.
 
-        ``turned`` is a reason from outside the effect (a waiting cancel) to give up instead of acting; an act that has
-        taken place stays applied all the same.
+        ``turned`` is a decision from outside the effect (a waiting cancel) to give up instead of acting; an act that
+        has taken place stays applied all the same.
         """
         if intent.state is EffectState.REVOKING:
             return self._revoke(lease, task, intent)
@@ -95,23 +99,23 @@ class Ledger:
         seen = self._probe(effect, intent, "first")
         if isinstance(seen, NotApplied):
             try:
-                reason = turned or effect.turned(intent, None)
+                why = turned or _by_facts(effect.turned(intent, None))
             except OutsideError as error:
                 return self._doubt(lease, task, intent, str(error))
-            if reason is not None:
-                return self.give_up(lease, task, intent, reason)
+            if why is not None:
+                return self.give_up(lease, task, intent, why)
             return self._act(lease, task, effect, intent)
         return self._conclude(lease, task, intent, seen)
 
-    def give_up(self, lease: Lease, task: Task, intent: Intent, reason: str) -> Proof | Open:
+    def give_up(self, lease: Lease, task: Task, intent: Intent, why: GivingUp) -> Proof | Open:
         """Decide durably not to act, then revoke at the authority and look once more (law 4)."""
         if intent.state is not EffectState.REVOKING:
-            intent = self._move(lease, task, intent, EffectState.REVOKING, reason)
+            intent = self._move(lease, task, intent, EffectState.REVOKING, why.reason, why.cause)
         return self._revoke(lease, task, intent)
 
-    def give_up_at_once(self, tx: Tx, lease: Lease, task: Task, intent: Intent, reason: str) -> Intent:
+    def give_up_at_once(self, tx: Tx, lease: Lease, task: Task, intent: Intent, why: GivingUp) -> Intent:
         """In the commit that intends it: an effect that is only ever to be revoked."""
-        return _moved(tx, lease, task, intent, EffectState.REVOKING, reason)
+        return _moved(tx, lease, task, intent, EffectState.REVOKING, why.reason, why.cause)
 
     def settle(self, tx: Tx, lease: Lease, task: Task, proof: Proof) -> None:
         """Record a proven outcome in the caller's commit, with its event.
@@ -151,11 +155,11 @@ class Ledger:
         if not isinstance(seen, NotApplied):
             return self._conclude(lease, task, intent, seen)
         try:
-            reason = effect.turned(intent, failure)
+            turned = _by_facts(effect.turned(intent, failure))
         except OutsideError as error:
             return self._doubt(lease, task, intent, str(error))
-        if reason is not None:
-            return self.give_up(lease, task, intent, reason)
+        if turned is not None:
+            return self.give_up(lease, task, intent, turned)
         why = (
             self._redactor.text(str(failure))
             if failure
@@ -201,10 +205,18 @@ class Ledger:
         log.warning("effect in doubt", effect=intent.name.value, task=task.work_item, reason=reason)
         return Open(intent, reason, in_doubt=True)
 
-    def _move(self, lease: Lease, task: Task, intent: Intent, state: EffectState, reason: str) -> Intent:
+    def _move(
+        self,
+        lease: Lease,
+        task: Task,
+        intent: Intent,
+        state: EffectState,
+        reason: str,
+        cause: Cause | None = None,
+    ) -> Intent:
         """Another unsettled state, durably and with its event; the intent as it then stands."""
         with self._database.write() as tx:
-            return _moved(tx, lease, task, intent, state, reason)
+            return _moved(tx, lease, task, intent, state, reason, cause)
 
     def _probe(self, effect: Effect, intent: Intent, which: str) -> Probe:
         self._waypoints.reach(f"{intent.name.value}.before_probe", task=intent.task_id, which=which)
@@ -216,10 +228,23 @@ class Ledger:
         self._waypoints.reach(f"{intent.name.value}.{point}", task=intent.task_id, epoch=lease.epoch)
 
 
-def _moved(tx: Tx, lease: Lease, task: Task, intent: Intent, state: EffectState, reason: str) -> Intent:
-    effects.move(tx, lease, intent, state, reason)
-    _tell(tx, MOVED[state], lease, task, intent, {"reason": reason})
-    return replace(intent, state=state, reason=reason)
+def _moved(
+    tx: Tx,
+    lease: Lease,
+    task: Task,
+    intent: Intent,
+    state: EffectState,
+    reason: str,
+    cause: Cause | None = None,
+) -> Intent:
+    effects.move(tx, lease, intent, state, reason, cause)
+    data = {"reason": reason, "cause": cause} if cause is not None else {"reason": reason}
+    _tell(tx, MOVED[state], lease, task, intent, data)
+    return replace(intent, state=state, reason=reason, cause=cause)
+
+
+def _by_facts(reason: str | None) -> GivingUp | None:
+    return GivingUp(Cause.FACTS, reason) if reason is not None else None
 
 
 def _tell(

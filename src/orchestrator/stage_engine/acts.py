@@ -6,13 +6,13 @@ from orchestrator.db import alerts, effects, events, evidence, leases, slots, ta
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.records import Claimant
-from orchestrator.domain.effect import EffectName, EffectState, Intent
+from orchestrator.domain.effect import Cause, EffectName, EffectState, GivingUp, Intent
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, Holding
 from orchestrator.effects import judged
 from orchestrator.effects.deploy import declare_ended, prepared_undo, start_of
 from orchestrator.effects.ledger import Open, Proof
@@ -32,7 +32,7 @@ from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
-from orchestrator.stage_engine.situation import AGAIN, CANCELLED, TAKEN_OUT, Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
 
@@ -85,7 +85,7 @@ class Acts:
             return self._back.renew(at, f"{intent.name} of this candidate was given up", proofs=[])
         return self.drive(at, intent)
 
-    def drive(self, at: Situation, intent: Intent, *, cancelled: str | None = None) -> Outcome:
+    def drive(self, at: Situation, intent: Intent, *, cancelled: GivingUp | None = None) -> Outcome:
         """Bring one unsettled effect of the task to its outcome and follow it up.
 
         ``cancelled`` turns what can be given up before the merge; a deploy or its undo is never turned (law 3).
@@ -185,7 +185,7 @@ class Acts:
                 )
                 intent = self._intend(tx, at, plan)
                 intent = self._tools.ledger.give_up_at_once(
-                    tx, at.lease, at.task, intent, "production is healthy"
+                    tx, at.lease, at.task, intent, GivingUp(Cause.FACTS, "production is healthy")
                 )
         if intent.state.settled:
             return self._moves.mark(at, step, dict(intent.fact or {}))
@@ -272,7 +272,7 @@ class Acts:
             reason=why,
             proofs=[proof],
             before=freeze,
-            hold=(Hold.ESCALATED, why),
+            hold=Holding(Hold.ESCALATED, why),
         )
         return Outcome.HELD
 
@@ -280,12 +280,12 @@ class Acts:
         """An effect was given up for good: what follows depends on why, read from the facts again."""
         if judged.optional_text(proof.intent, "step") == CALL_OFF_UNDO.name:
             return self._moves.mark(at, CALL_OFF_UNDO, dict(proof.fact), proofs=[proof])
-        reason = proof.reason or "given up"
-        if reason.startswith(CANCELLED) and at.task.stage is not Stage.DEPLOY:
+        reason, cause = proof.reason or "given up", proof.intent.cause
+        if cause is Cause.CANCELLED and at.task.stage is not Stage.DEPLOY:
             return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
-        if reason.startswith(AGAIN):
+        if cause is Cause.AGAIN:
             return self._again(at, proof)
-        if reason.startswith(TAKEN_OUT) and at.task.stage is not Stage.DEPLOY:
+        if cause is Cause.RESTORED and at.task.stage is not Stage.DEPLOY:
             self._moves.hold(at, Hold.ESCALATED, reason, proofs=[proof])
             return Outcome.MOVED  # the word itself is answered next
         if proof.intent.name is EffectName.MERGE_PR:

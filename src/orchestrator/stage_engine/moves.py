@@ -14,7 +14,7 @@ from orchestrator.domain.gate import GateResult
 from orchestrator.domain.ids import TaskId, TransitionId
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold, Task
+from orchestrator.domain.task import Hold, HoldCause, Holding, Task
 from orchestrator.effects.ledger import Proof
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind, allowed, next_step
@@ -47,7 +47,7 @@ class Moves:
         proofs: Sequence[Proof] = (),
         before: Callable[[Tx], None] | None = None,
         config: RepoConfig | None = None,
-        hold: tuple[Hold, str] | None = None,
+        hold: Holding | None = None,
     ) -> Outcome:
         """Take an edge in one commit and give the lease back with it.
 
@@ -91,7 +91,7 @@ class Moves:
             if kind is EdgeKind.REQUEUE:
                 self._keep_verdicts(tx, moved)
             if hold is not None:
-                self._write_hold(tx, at, moved, *hold)
+                self._write_hold(tx, at, moved, hold)
             elif kind is not EdgeKind.REQUEUE:
                 self._first_job(tx, moved, config or at.config, brief)
             self._tell_tracker(tx, moved, reason, transition_id)
@@ -138,11 +138,13 @@ class Moves:
         *,
         proofs: Sequence[Proof] = (),
         also: Callable[[Tx], None] | None = None,
+        cause: HoldCause | None = None,
     ) -> Outcome:
         """Say why the task waits, call a person where one is needed, and let go: one commit with what belongs to it.
 
         Nobody waits for a person with the slots in hand: an escalation in deploy-staging frees them and queues again.
         """
+        wanted = Holding(why, reason, cause)
         if why is Hold.ESCALATED and at.task.stage is Stage.DEPLOY_STAGING:
             self.move(
                 at,
@@ -151,7 +153,7 @@ class Moves:
                 reason=reason,
                 proofs=proofs,
                 before=also,
-                hold=(why, reason),
+                hold=wanted,
             )
             return Outcome.HELD
         with self._tools.database.write() as tx:
@@ -161,7 +163,7 @@ class Moves:
             held = slots.held_by(tx, at.task.id)
             if also is not None:
                 also(tx)
-            self._write_hold(tx, at, at.task, why, reason)
+            self._write_hold(tx, at, at.task, wanted)
             left_the_line = at.task.hold in serial_gate.IN_LINE and why not in (at.task.hold, Hold.SLOT)
             freed = held != slots.held_by(tx, at.task.id)
             wake = serial_gate.whose_turn(tx, at.task.repo) if freed or left_the_line else []
@@ -246,8 +248,9 @@ class Moves:
         data = {"job": kind, "subject": subject, "because": brief[:1000]}
         events.append(tx, EventType.JOB_QUEUED, "engine", task=task, data=data)
 
-    def _write_hold(self, tx: Tx, at: Situation, task: Task, why: Hold, reason: str) -> None:
-        if not tasks.hold(tx, task.id, why, reason):
+    def _write_hold(self, tx: Tx, at: Situation, task: Task, held: Holding) -> None:
+        why, reason = held.hold, held.reason
+        if not tasks.hold(tx, task.id, why, reason, held.cause):
             return
         events.append(tx, EventType.HELD, at.lease.owner, task=task, data={"hold": why, "reason": reason})
         if why in CALLS_A_PERSON:

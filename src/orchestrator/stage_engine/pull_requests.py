@@ -11,14 +11,13 @@ from orchestrator.db import alerts, events, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold, Task
+from orchestrator.domain.task import Hold, HoldCause, Holding, Task
 from orchestrator.rules.transitions import MERGE, OPEN_PR, Step
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
 STAGES = frozenset({Stage.DEVELOPMENT, Stage.REVIEW, Stage.TESTING, Stage.DEPLOY_STAGING})
-SHUT = "its pull request "  # begins the reason of a hold that a closed pull request has caused
 
 
 class PullRequests:
@@ -61,7 +60,7 @@ class PullRequests:
         if state not in ("closed", "gone"):
             return None
         was = "was closed by hand: reopen it" if state == "closed" else "is gone: bring it back"
-        return f"{SHUT}{at.task.pr_number} {was} and the task goes on, or cancel the task"
+        return f"its pull request {at.task.pr_number} {was} and the task goes on, or cancel the task"
 
     def hold(self, at: Situation, why: str, *, also: Callable[[Tx], None] | None = None) -> Outcome:
         """Call a person and wait, without the slots; ``also`` adds statements to the commit."""
@@ -75,15 +74,16 @@ class PullRequests:
             alerts.call_and_comment(tx, task, text, *about)
 
         if at.task.stage is Stage.DEPLOY_STAGING:
-            self._back.requeue(at, why, hold=(Hold.BLOCKED, why), also=call)
+            held = Holding(Hold.BLOCKED, why, HoldCause.PULL_REQUEST)
+            self._back.requeue(at, why, hold=held, also=call)
             self._tools.stop_job(at.task.id)
             return Outcome.HELD
-        return self._moves.hold(at, Hold.BLOCKED, why, also=call)
+        return self._moves.hold(at, Hold.BLOCKED, why, also=call, cause=HoldCause.PULL_REQUEST)
 
 
 def held_for_it(task: Task) -> bool:
     """Whether the task is held because of its pull request."""
-    return task.hold is Hold.BLOCKED and (task.hold_reason or "").startswith(SHUT)
+    return task.hold_cause is HoldCause.PULL_REQUEST
 
 
 def _matters(at: Situation, step: Step | None) -> bool:

@@ -12,12 +12,21 @@ from enum import StrEnum
 from orchestrator.db import mail
 from orchestrator.db.database import Tx
 from orchestrator.db.mail import WaitingSignal
-from orchestrator.domain.effect import Applied, EffectState, Intent, NotApplied, Underway, Unknown
+from orchestrator.domain.effect import (
+    Applied,
+    Cause,
+    EffectState,
+    GivingUp,
+    Intent,
+    NotApplied,
+    Underway,
+    Unknown,
+)
 from orchestrator.domain.event import EventType
 from orchestrator.effects.ledger import Open, Proof
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.signals import Signals
-from orchestrator.stage_engine.situation import AGAIN, GIVEN_UP, Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
 
 class Resolution(StrEnum):
@@ -29,7 +38,12 @@ class Resolution(StrEnum):
     ENDED = "ended"  # of a deploy: nothing of its command is at work any more. The desk's business, no effect's state
 
 
-BECAUSE = {Resolution.APPLIED: "said by ", Resolution.NOT_APPLIED: GIVEN_UP, Resolution.RETRY: AGAIN}
+WORDS = {
+    Resolution.APPLIED: "said by",
+    Resolution.NOT_APPLIED: "given up by",
+    Resolution.RETRY: "done again for",
+}
+CAUSES = {Resolution.NOT_APPLIED: Cause.GIVEN_UP, Resolution.RETRY: Cause.AGAIN}
 
 
 class Resolutions:
@@ -51,21 +65,23 @@ class Resolutions:
             return self._signals.refuse(at, waiting, "the effect is settled already")
         data = signal.data or {}
         said = Resolution(data.get("resolution", ""))
-        reason = f"{BECAUSE[said]}{signal.person}: {signal.reason}".rstrip(": ")
-        begun = intent.state is EffectState.REVOKING and intent.reason == reason  # and then interrupted
+        reason = f"{WORDS[said]} {signal.person}: {signal.reason}".rstrip(": ")
+        given_up_for = (intent.cause, intent.reason) if intent.state is EffectState.REVOKING else None
+        begun = given_up_for == (CAUSES.get(said), reason)  # and then interrupted
         if not begun and intent.state.value != data.get("state"):
             why = f"the effect was {data.get('state')} when that was said, and is {intent.state} now"
             return self._signals.refuse(at, waiting, why)
         seen = self._tools.ledger.look(intent)
         if isinstance(seen, Applied):
-            return self._shown(at, waiting, Proof(intent, EffectState.APPLIED, seen.fact), said)
+            proof = Proof(intent, EffectState.APPLIED, seen.fact)
+            return self._shown(at, waiting, proof, as_said=said is Resolution.APPLIED)
         if isinstance(seen, Underway):
             return self._signals.refuse(at, waiting, f"it has begun and is settled at its end: {seen.reason}")
         if said is Resolution.APPLIED:
             return self._took_place(at, waiting, intent, seen, reason)
         if said is Resolution.RETRY and intent.state is EffectState.REVOKING and not begun:
             return self._signals.refuse(at, waiting, f"it is being given up already: {intent.reason}")
-        return self._give_up(at, waiting, intent, seen, reason, said)
+        return self._give_up(at, waiting, intent, seen, GivingUp(CAUSES[said], reason))
 
     def _took_place(
         self, at: Situation, waiting: WaitingSignal, intent: Intent, seen: NotApplied | Unknown, reason: str
@@ -87,28 +103,29 @@ class Resolutions:
         waiting: WaitingSignal,
         intent: Intent,
         seen: NotApplied | Unknown,
-        reason: str,
-        said: Resolution,
+        decision: GivingUp,
     ) -> Outcome:
         if isinstance(seen, Unknown):
             stays = "; what was decided before stays decided" if intent.state is EffectState.REVOKING else ""
             why = f"the authority cannot be read, and without it nothing is given up{stays}: {seen.reason}"
             return self._signals.refuse(at, waiting, why)
-        result = self._tools.ledger.give_up(at.lease, at.task, intent, reason)
+        result = self._tools.ledger.give_up(at.lease, at.task, intent, decision)
         if isinstance(result, Open):
             why = f"{result.reason}. The decision is kept: it is done as soon as the authority answers"
             return self._signals.refuse(at, waiting, why)
         if result.state is EffectState.APPLIED:
-            return self._shown(at, waiting, result, said)
+            return self._shown(at, waiting, result)
         text = "revoked, it cannot take place any more"
-        if said is Resolution.RETRY:
+        if decision.cause is Cause.AGAIN:
             text += "; it is done anew"
         return self._acts.follow(at, replace(result, along=self._answer(at, waiting, text)))
 
-    def _shown(self, at: Situation, waiting: WaitingSignal, proof: Proof, said: Resolution) -> Outcome:
+    def _shown(
+        self, at: Situation, waiting: WaitingSignal, proof: Proof, *, as_said: bool = False
+    ) -> Outcome:
         """The authority shows that it took place: that is the outcome, whatever was said."""
         text = "the authority shows that it took place; it is settled as applied"
-        refused = None if said is Resolution.APPLIED else text
+        refused = None if as_said else text
         return self._acts.follow(at, replace(proof, along=self._answer(at, waiting, text, refused=refused)))
 
     def _answer(

@@ -13,7 +13,7 @@ from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Hold, Landed, Task
+from orchestrator.domain.task import Candidate, Hold, Holding, Landed, Task
 from orchestrator.effects import judged
 from orchestrator.effects.ledger import Proof
 from orchestrator.rules.transitions import PROMOTE, START_PRODUCTION, EdgeKind
@@ -85,7 +85,7 @@ class Restored:
             EdgeKind.RESTORE,
             reason=why,
             before=write,
-            hold=(Hold.ESCALATED, why),
+            hold=Holding(Hold.ESCALATED, why),
         )
 
     def _take_over(self, tx: Tx, at: Situation, coming: Task, started: Intent | None, why: str) -> None:

@@ -3,7 +3,7 @@
 from orchestrator.db import effects, evidence, leases, mail
 from orchestrator.db.database import Tx
 from orchestrator.db.mail import WaitingSignal
-from orchestrator.domain.effect import EffectName
+from orchestrator.domain.effect import Cause, EffectName, GivingUp
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Signal, Task
@@ -15,7 +15,7 @@ from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.pull_requests import PullRequests, held_for_it
 from orchestrator.stage_engine.restored import Restored
 from orchestrator.stage_engine.retries import NotNow, Retries
-from orchestrator.stage_engine.situation import CANCELLED, TAKEN_OUT, Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
 CANCEL = "cancel"
@@ -49,14 +49,13 @@ class Signals:
         """A person's word on an effect; unlike the others it is for while one is not settled."""
         return next((waiting for waiting in self._waiting(at) if waiting.signal.kind == RESOLVE), None)
 
-    def waiting_cancel(self, at: Situation) -> str | None:
-        """The reason of a cancel, or of an accepted restore, that nobody has dealt with: it turns an intended merge
-        (law 3)."""
+    def waiting_cancel(self, at: Situation) -> GivingUp | None:
+        """A cancel, or an accepted restore, that nobody has dealt with: it turns an intended merge (law 3)."""
         for waiting in self._waiting(at):
             if waiting.signal.kind == CANCEL:
-                return _cancelled_by(waiting)
+                return GivingUp(Cause.CANCELLED, _cancelled_by(waiting))
             if waiting.signal.kind == RESTORED:
-                return f"{TAKEN_OUT}{waiting.signal.reason}"
+                return GivingUp(Cause.RESTORED, _taken_out(waiting))
         return None
 
     def handle(self, at: Situation) -> Outcome | None:
@@ -165,7 +164,7 @@ class Signals:
     def _take_out(self, at: Situation, waiting: WaitingSignal) -> Outcome:
         return self._restored.settle(
             at,
-            f"{TAKEN_OUT}{waiting.signal.reason}",
+            _taken_out(waiting),
             lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED),
         )
 
@@ -217,4 +216,8 @@ def _moved_on(signal: Signal) -> str:
 
 
 def _cancelled_by(waiting: WaitingSignal) -> str:
-    return f"{CANCELLED}{waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")
+    return f"cancelled by {waiting.signal.person}: {waiting.signal.reason}".rstrip(": ")
+
+
+def _taken_out(waiting: WaitingSignal) -> str:
+    return f"restored: {waiting.signal.reason}"

@@ -21,10 +21,6 @@ from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.waypoints import Waypoints
 from orchestrator.transition_lease import Ownership
 
-CANCELLED = "cancelled by "  # begins the reason of an effect that a person's cancel has turned
-GIVEN_UP = "given up by "  # … of one that a person has had given up
-AGAIN = "done again for "  # … of one that a person has had given up to be done once more
-TAKEN_OUT = "restored: "  # … or a person's acceptance of a restore
 CONFIG_FILE = ".orchestrator.toml"
 MAX_CONFIG_BYTES = 256 * 1024
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from orchestrator.db import tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, Holding
 from orchestrator.effects.ledger import Proof
 from orchestrator.rules.transitions import EdgeKind, reject_target
 from orchestrator.stage_engine.moves import Moves
@@ -25,7 +25,7 @@ class WaysBack:
         taken = self._taken(at, stage)
         if taken + 1 >= at.settings.budget.max_candidates:
             why = f"main moved {taken + 1} times while a candidate was being tested"
-            return self.requeue(at, why, proofs=proofs, hold=(Hold.ESCALATED, why))
+            return self.requeue(at, why, proofs=proofs, hold=Holding(Hold.ESCALATED, why))
         return self._moves.move(at, stage, EdgeKind.RENEW, reason=reason, proofs=proofs)
 
     def requeue(
@@ -34,7 +34,7 @@ class WaysBack:
         reason: str,
         *,
         proofs: Sequence[Proof] = (),
-        hold: tuple[Hold, str] | None = None,
+        hold: Holding | None = None,
         also: Callable[[Tx], None] | None = None,
     ) -> Outcome:
         """Free the slots and queue for them again; verdicts stay, nothing is rejected."""
@@ -66,7 +66,7 @@ class WaysBack:
             )
         why = f"rejected {taken} times on the way {at.task.stage} → {goal}; last: {reason}"
         if at.task.stage is Stage.DEPLOY_STAGING:  # nobody waits for a person with the slots in hand
-            return self.requeue(at, why, proofs=proofs, hold=(Hold.ESCALATED, why), also=also)
+            return self.requeue(at, why, proofs=proofs, hold=Holding(Hold.ESCALATED, why), also=also)
         return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=also)
 
     def _taken(self, at: Situation, goal: Stage) -> int:

@@ -10,7 +10,7 @@ from orchestrator.domain.gate import Finding, GateResult
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Hold
+from orchestrator.domain.task import Candidate, Hold, Holding
 from orchestrator.gates.evidence import Evidence, gather
 from orchestrator.gates.gated_sha import why_not_gated
 from orchestrator.gates.quality_gates import QG_CHECKS
@@ -228,7 +228,7 @@ class Work:
         try:
             config = self._tools.configs.of(at.task.repo, main)
         except ConfigError as error:
-            return self._back.requeue(at, str(error), hold=(Hold.BLOCKED, str(error)))
+            return self._back.requeue(at, str(error), hold=Holding(Hold.BLOCKED, str(error)))
         with self._tools.database.read() as tx:
             held = slots.held_by(tx, at.task.id)
         if sorted(held) != sorted(slots_needed(at.task, config)):

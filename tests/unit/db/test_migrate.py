@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.db import migrate
-from orchestrator.db.migrate import APPLICATION_ID, init_db, migrations, schema_of, split_statements
+from orchestrator.db.migrate import (
+    APPLICATION_ID,
+    apply_statement,
+    init_db,
+    migrations,
+    schema_of,
+    split_statements,
+)
 from orchestrator.db.sqlite import connect
 from orchestrator.domain.errors import DatabaseError, SchemaError
 from orchestrator.runtime.entropy import SeededEntropy
@@ -94,8 +101,51 @@ def test_every_statement_can_be_applied_twice(tmp_path: Path) -> None:
     with closing(connect(tmp_path / "orch.db", FakeClock())) as connection:
         for sql in migrations().values():
             for statement in split_statements(sql):
-                connection.execute(statement)
+                apply_statement(connection, statement)
     assert schema_at(tmp_path / "orch.db") == before
+
+
+def test_causes_are_read_off_the_reasons_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, steps = tmp_path / "orch.db", migrations()
+    monkeypatch.setattr(migrate, "migrations", lambda: {n: sql for n, sql in steps.items() if n < 9})
+    init(path)
+    reasons = (
+        "cancelled by Ann: no",
+        "given up by Ann: no",
+        "done again for Ann: no",
+        "restored: accepted",
+        "main moved to 1",
+        None,
+    )
+    holds = (
+        ("blocked", "its pull request 3 was closed by hand"),
+        ("blocked", "its pull requests"),
+        (None, None),
+    )
+    with closing(connect(path, FakeClock())) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for number, (hold, why) in enumerate(holds, 1):
+            connection.execute(
+                "INSERT INTO tasks (id, work_item, repo, title, stage, hold, hold_reason, hold_since, created_at, "
+                "updated_at) VALUES (?, ?, 'r', 't', 'review', ?, ?, ?, utc_now(), utc_now())",
+                (number, f"R-{number}", hold, why, hold and "now"),
+            )
+        for number, reason in enumerate(reasons):
+            state = "revoking" if reason else "intended"
+            connection.execute(
+                "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, intent_at, "
+                "reason) VALUES (1, 'push', ?, 1, ?, 1, ?, 't', 'monitor', utc_now(), ?)",
+                (str(number), state, number, reason),
+            )
+    monkeypatch.setattr(migrate, "migrations", lambda: steps)
+    init(path)
+    with closing(connect(path, FakeClock())) as connection:
+        causes = [row[0] for row in connection.execute("SELECT cause FROM effects ORDER BY id")]
+        held = [row[0] for row in connection.execute("SELECT hold_cause FROM tasks ORDER BY id")]
+    assert causes == ["cancelled", "given-up", "again", "restored", "facts", None]
+    assert held == ["pull-request", None, None]
 
 
 def test_a_step_that_fails_leaves_the_former_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

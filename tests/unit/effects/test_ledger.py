@@ -12,8 +12,10 @@ from orchestrator.db import effects, leases
 from orchestrator.db.effects import intend
 from orchestrator.domain.effect import (
     Applied,
+    Cause,
     EffectName,
     EffectState,
+    GivingUp,
     Intent,
     NotApplied,
     Probe,
@@ -110,7 +112,8 @@ class Scene:
     term: Term
 
     def drive(self, turned: str | None = None) -> Proof | Open:
-        return self.ledger.drive(self.lease, self.task, self.stored(), turned=turned)
+        decision = GivingUp(Cause.CANCELLED, turned) if turned is not None else None
+        return self.ledger.drive(self.lease, self.task, self.stored(), turned=decision)
 
     def stored(self) -> Intent:
         with self.store.database.read() as tx:
@@ -612,7 +615,9 @@ def test_doubt_ends_where_it_is_seen_to_be_under_way(scene: Scene) -> None:
 
 def test_what_is_under_way_when_it_is_given_up_is_settled_at_its_end(scene: Scene) -> None:
     scene.authority.underway = True
-    seen = scene.ledger.give_up(scene.lease, scene.task, scene.stored(), "no longer wanted")
+    seen = scene.ledger.give_up(
+        scene.lease, scene.task, scene.stored(), GivingUp(Cause.FACTS, "no longer wanted")
+    )
     assert isinstance(seen, Open)
     assert (seen.in_doubt, scene.column("state")) == (False, "revoking")
     scene.authority.underway, scene.authority.happened = False, True

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.db import effects, slots
-from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.domain.effect import Cause, EffectName, EffectState
 from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor
@@ -20,13 +20,13 @@ def stop_here() -> None:
     raise LostRace("the test ends here")
 
 
-@pytest.mark.parametrize("reason", ["given up by Ann: no", "restored: accepted", "the branch was moved"])
+@pytest.mark.parametrize("cause", list(Cause))
 def test_what_was_given_up_in_this_round_is_done_again_under_a_key_of_its_own(
-    bench: Bench, reason: str
+    bench: Bench, cause: Cause
 ) -> None:
     """At the bound of rejections the round stays the same; a person's "go on" must not end in a fault of ours."""
     task = bench.before(Stage.DEVELOPMENT, OPEN_PR)
-    bench.given_up(task, EffectName.OPEN_PR, "orch/smp-1", reason)
+    bench.given_up(task, EffectName.OPEN_PR, "orch/smp-1", cause)
     engine, _ = bench.process("one")
     assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING
     with bench.database.read() as tx:
@@ -36,7 +36,7 @@ def test_what_was_given_up_in_this_round_is_done_again_under_a_key_of_its_own(
 
 def test_a_revoked_m_never_comes_back(bench: Bench) -> None:
     task = bench.before_the_merge()
-    bench.given_up(task, EffectName.MERGE_PR, M, "given up by Ann: no", candidate={"base_sha": "b" * 40})
+    bench.given_up(task, EffectName.MERGE_PR, M, Cause.GIVEN_UP, candidate={"base_sha": "b" * 40})
     points = Points()
     points.on("transition.after_commit", stop_here)
     engine, _ = bench.process("one", points=points)
@@ -104,9 +104,7 @@ def test_an_undo_to_be_done_again_waits_for_another_start_and_is_not_forgotten(b
     engine, task = ill_in_production(bench)
     bench.outside.readable = False
     assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY
-    bench.store.raw(
-        "UPDATE effects SET state = 'revoking', reason = 'done again for Ann: no' WHERE name = 'deploy_undo'"
-    )
+    bench.store.raw("UPDATE effects SET state = 'revoking', cause = 'again' WHERE name = 'deploy_undo'")
     other = started_elsewhere(bench)
     bench.outside.readable = True
     assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY

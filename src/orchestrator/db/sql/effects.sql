@@ -31,7 +31,7 @@ UPDATE effects SET state = :state, fact = :fact, reason = coalesce(nullif(:reaso
 WHERE id = :effect_id AND state IN ('intended', 'revoking', 'in_doubt');
 
 -- name: move
-UPDATE effects SET state = :state, reason = :reason
+UPDATE effects SET state = :state, reason = :reason, cause = :cause
 WHERE id = :effect_id AND state = :expected;
 
 -- name: lock_environment

@@ -82,7 +82,7 @@ SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') 
 -- name: update_stage_cas
 UPDATE tasks SET stage = :new_stage,
                  round = 1 + (SELECT coalesce(sum(taken), 0) FROM task_edges WHERE task_id = :task_id AND to_stage = :new_stage),
-                 hold = NULL, hold_reason = NULL, hold_since = NULL,
+                 hold = NULL, hold_reason = NULL, hold_since = NULL, hold_cause = NULL,
                  cancelled_at = CASE WHEN :new_stage = 'cancelled' THEN utc_now() ELSE cancelled_at END,
                  updated_at = utc_now()
 WHERE id = :task_id AND stage = :expected_stage
@@ -92,13 +92,13 @@ WHERE id = :task_id AND stage = :expected_stage
 UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
 
 -- name: set_hold
-UPDATE tasks SET hold = :hold, hold_reason = :reason, updated_at = utc_now(),
+UPDATE tasks SET hold = :hold, hold_reason = :reason, hold_cause = :cause, updated_at = utc_now(),
                  hold_since = CASE WHEN hold IS :hold OR ('testing' = stage AND hold IN ('slot', 'frozen') AND :hold IN ('slot', 'frozen'))
                               THEN hold_since ELSE utc_now() END -- another reason, the same wait
-WHERE id = :task_id AND (hold IS NOT :hold OR hold_reason IS NOT :reason);
+WHERE id = :task_id AND (hold IS NOT :hold OR hold_reason IS NOT :reason OR hold_cause IS NOT :cause);
 
 -- name: clear_hold
-UPDATE tasks SET hold = NULL, hold_reason = NULL, hold_since = NULL, updated_at = utc_now()
+UPDATE tasks SET hold = NULL, hold_reason = NULL, hold_since = NULL, hold_cause = NULL, updated_at = utc_now()
 WHERE id = :task_id AND hold IS NOT NULL;
 
 -- name: set_branch

@@ -223,10 +223,12 @@ class MemoryHealth:
         deadline_s: float,
         *,
         wanted: str = "",
+        unless: Callable[[str], str | None] = lambda _: None,
     ) -> HealthResult:
         sha = self._wire.ask("health.watch", lambda: self._state.runs.get(environment.name))
         seen = Seen(sha, sha is not None, "answered")
-        well = sha is not None and expected(sha) and not self._sick(environment.name, sha)
+        right = sha is not None and expected(sha) and unless(sha) is None
+        well = right and sha is not None and not self._sick(environment.name, sha)
         verdict = HealthVerdict.HEALTHY if well else HealthVerdict.UNHEALTHY
         return HealthResult(verdict, seen, f"{environment.name} runs {sha}, {verdict}", 1, (seen,))
 

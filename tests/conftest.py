@@ -4,6 +4,7 @@ A group is a folder of tests that want more of the machine than the suite may ta
 not collected unless asked for (`--group browser`), so that nothing is ever skipped: a test runs or it fails.
 """
 
+import gc
 import signal
 from pathlib import Path
 
@@ -49,6 +50,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if top in GROUPS:
         return None if top in wanted else True
     return True if wanted else None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and what they import stay for good: no collection of garbage need go through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

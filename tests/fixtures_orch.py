@@ -97,7 +97,7 @@ class Orch:
     def serving(self) -> Iterator["subprocess.Popen[str]"]:
         """`orch serve`, answering."""
         with self.started("serve") as process:
-            wait_until(lambda: process.poll() is not None or self._announced(process.pid), 30.0)
+            wait_until(lambda: process.poll() is not None or self._announced(process.pid))
             assert process.poll() is None, process.communicate()
             yield process
 

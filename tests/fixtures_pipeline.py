@@ -35,23 +35,25 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.wiring import App, Outside, open_app
 from tests.fixtures_git import Hand, person_at
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent / "integration" / "pipeline"
 CHILD = HERE / "service_child.py"
 PROGRAMS = ("agent", "checks", "build", "deploy", "probe")
 PYTHON = [sys.executable, "-I", "-S"]
+PATIENCE = "60s"  # of an environment: never reached but where a time-out is what is tested; see ILL
+ILL = {"runs": "2" * 40, "exit": 7}  # a deploy that leaves something else behind, and says so at once
 NEVER = "1h"  # of every timer: what the tests see move was woken, not found by a net
 
 CONFIG = """default_branch = "main"
 [ci]
 command = {checks}
-timeout = "20s"
+timeout = "60s"
 [agent]
 kind = "command"
 command = {agent}
-timeout = "20s"
-stall = "20s"
+timeout = "60s"
+stall = "60s"
 """
 
 
@@ -172,7 +174,9 @@ class Pipeline:
         _replace(self.root / "checks.json", do)
 
     def deploys(self, **environments: Mapping[str, object]) -> None:
-        """What a deploy does, by environment, or an ``undo``: ``runs`` another version, ``exit`` code, ``hang``."""
+        """What a deploy does, by environment, or an ``undo``: ``runs`` another version, ``exit`` code, ``hang``.
+
+        See ``ILL``."""
         _replace(self.root / "deploy.json", environments)
 
     def push_to_main(self, files: dict[str, str], message: str = "By somebody else") -> str:
@@ -207,26 +211,26 @@ class Pipeline:
     def why(self, item: str) -> str:
         return self.app.operations.why(item).line()
 
-    def wait_for(self, item: str, predicate: Callable[[Task], object], deadline: float = 40.0) -> Task:
+    def wait_for(self, item: str, predicate: Callable[[Task], object], deadline: float = PATIENCE_S) -> Task:
         """The task as soon as it is as wanted; fails with its whole story."""
         try:
             return wait_until(lambda: (t := self.task(item)) and predicate(t) and t, deadline)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.why(item)}\n{self.told(item)}") from None
 
-    def stage(self, item: str, stage: Stage, deadline: float = 40.0) -> Task:
+    def stage(self, item: str, stage: Stage, deadline: float = PATIENCE_S) -> Task:
         return self.wait_for(item, lambda task: task.stage is stage, deadline)
 
-    def done(self, item: str, deadline: float = 40.0) -> Task:
+    def done(self, item: str, deadline: float = PATIENCE_S) -> Task:
         """Wait until it is done; what stops it for a person fails at once."""
         task = self.wait_for(item, lambda t: t.stage.terminal or t.hold is Hold.ESCALATED, deadline)
         assert task.stage is Stage.DONE, f"{self.why(item)}\n{self.told(item)}"
         return task
 
-    def held(self, item: str, hold: Hold, deadline: float = 40.0) -> Task:
+    def held(self, item: str, hold: Hold, deadline: float = PATIENCE_S) -> Task:
         return self.wait_for(item, lambda task: task.hold is hold, deadline)
 
-    def started(self, item: str, role: str, deadline: float = 40.0) -> dict[str, Any]:
+    def started(self, item: str, role: str, deadline: float = PATIENCE_S) -> dict[str, Any]:
         """The agent has been started in a role."""
         return wait_until(lambda: next((r for r in self.agents(item) if r["role"] == role), None), deadline)
 
@@ -235,7 +239,7 @@ class Pipeline:
         assert self.outcome(self.app.operations.retry(item, person="Ann", reason="go on")) == "applied"
 
     def outcome(self, receipt: Any) -> str:
-        return wait_until(lambda: self.app.operations.outcome(receipt), 20)
+        return wait_until(lambda: self.app.operations.outcome(receipt))
 
     # --- what can be seen outside -----------------------------------------------------------------------------
 
@@ -355,6 +359,7 @@ def pipeline_at(
     image: bool = False,
     staging: bool = False,
     production: bool = False,
+    patience: str = PATIENCE,
     settings: dict[str, str] | None = None,
 ) -> Pipeline:
     """An installation below ``root`` whose repository is configured with the named parts."""
@@ -363,7 +368,15 @@ def pipeline_at(
         shutil.copy(HERE / "programs" / f"{program}.py", root)
     for name, value in (("agent", []), ("checks", {}), ("deploy", {})):
         _replace(root / f"{name}.json", value)
-    toml = config_of(root, more, coverage=coverage, image=image, staging=staging, production=production)
+    toml = config_of(
+        root,
+        more,
+        patience=patience,
+        coverage=coverage,
+        image=image,
+        staging=staging,
+        production=production,
+    )
     content = {
         "src/app.py": "ONE = 1\n" * 100,
         **(files or {}),
@@ -373,8 +386,10 @@ def pipeline_at(
     return Pipeline(root, environ, person_at(root / "person", content), settings=settings or {})
 
 
-def config_of(root: Path, more: str = "", *, head: str = CONFIG, **parts: bool) -> str:
-    """A ``.orchestrator.toml`` for the programs in ``root``."""
+def config_of(
+    root: Path, more: str = "", *, head: str = CONFIG, patience: str = PATIENCE, **parts: bool
+) -> str:
+    """A ``.orchestrator.toml`` for the programs in ``root``; ``patience``: the time-out of the environments."""
     text = head.format(checks=_argv(root, "checks"), agent=_argv(root, "agent"))
     if parts.get("coverage"):
         text += '[coverage]\nreport = "lcov.info"\nformat = "lcov"\n'
@@ -384,7 +399,7 @@ def config_of(root: Path, more: str = "", *, head: str = CONFIG, **parts: bool) 
         if parts.get(name):
             text += (
                 f'[{name}]\nname = "{name}"\ndeploy = {_argv(root, "deploy")}\nundo = {_argv(root, "deploy")}\n'
-                f'timeout = "4s"\nhealthy_times = 2\ninterval = 0.05\nstable_for = 0.1\n'
+                f'timeout = "{patience}"\nhealthy_times = 2\ninterval = 0.05\nstable_for = 0.1\n'
                 f"[{name}.probe]\ncommand = {_argv(root, 'probe', name)}\n"
             )
     return text + more
@@ -404,7 +419,7 @@ def block() -> tuple[threading.Event, threading.Event, Callable[[], object]]:
 
     def hook() -> None:
         there.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE_S)
 
     return there, go, hook
 

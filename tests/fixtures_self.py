@@ -28,7 +28,7 @@ from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.wiring import App, open_readonly
 from tests.fixtures_pipeline import PYTHON, Build, Pipeline, config_of, gone
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAMS = Path(__file__).parent / "integration" / "self_deploy" / "programs"
 LONG = 100.0
@@ -106,7 +106,7 @@ class SelfSite:
         """End everything that was started, by its id."""
         if self._supervisor is not None:
             self._supervisor.terminate()
-            self._supervisor.wait(20)
+            self._supervisor.wait(PATIENCE_S)
         for runner in self.runners():
             if self.alive(runner):
                 os.kill(runner.pid, signal.SIGKILL)
@@ -123,7 +123,7 @@ class SelfSite:
     def healthz(self) -> dict[str, Any]:
         """What the service says of itself; empty where none answers."""
         try:
-            answer = httpx.get(f"http://127.0.0.1:{self.port}/healthz", timeout=5, trust_env=False)
+            answer = httpx.get(f"http://127.0.0.1:{self.port}/healthz", timeout=60, trust_env=False)
         except httpx.HTTPError:
             return {}
         return dict(answer.json())
@@ -199,7 +199,7 @@ def self_site(pipeline: Build) -> Iterator[Callable[..., SelfSite]]:
         command = json.dumps([*PYTHON, str(line.root / "deliver.py")])
         shutil.copy(PROGRAMS / "deliver.py", line.root)
         more = CONFIG.format(command=command, timeout=f"{health_s}s", stable=stable_s, port=port)
-        toml = config_of(line.root, more).replace('"20s"', '"5m"')  # an agent may have to wait for a delivery
+        toml = config_of(line.root, more).replace('"60s"', '"5m"')  # an agent may have to wait for a delivery
         line.person.commit("Say how it is delivered", {".orchestrator.toml": toml})
         line.settings |= {
             "ORCH_PORT": str(port),

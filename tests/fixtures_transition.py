@@ -40,6 +40,7 @@ from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Configs, Tools
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import REPO, Store
+from tests.waiting import PATIENCE_S
 
 BASE, HEAD, M, TREE = Sha("b" * 40), Sha("a" * 40), Sha("c" * 40), Sha("e" * 40)
 DIGEST = Digest("sha256:" + "d" * 64)
@@ -291,7 +292,7 @@ def stopped_at() -> tuple[threading.Event, threading.Event, Callable[[], object]
 
     def hook() -> None:
         there.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE_S)
 
     return there, go, hook
 

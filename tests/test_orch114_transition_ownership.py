@@ -44,6 +44,7 @@ from tests.fixtures_db import REPO, Store
 from tests.fixtures_desk import Desk, Serve
 from tests.fixtures_ownership import Logged
 from tests.fixtures_transition import TTL_S, Bench, Points, stopped_at
+from tests.waiting import PATIENCE_S
 
 ONCE = {EffectName.MERGE_PR: 1, EffectName.IMAGE: 1, EffectName.DEPLOY_INIT: 1}
 EFFECT_POINTS = [
@@ -85,7 +86,7 @@ def two_enter(
     other, ownership = bench.process("second", enabled=enabled)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(first.advance_stage, task.id, Actor.MONITOR)
-        assert there.wait(20)
+        assert there.wait(PATIENCE_S)
         try:
             seen = other.advance_stage(task.id, second)
         finally:
@@ -229,7 +230,7 @@ def test_tc05_a_hung_owner_is_replaced_at_the_backstop_and_changes_nothing_when_
     other, _ = bench.process("second")
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(hung.advance_stage, task.id, Actor.MONITOR)
-        assert there.wait(20)
+        assert there.wait(PATIENCE_S)
         try:
             assert ownership.reclaim(Actor.REAPER, 3600.0) == []
             bench.store.clock.advance(3601.0)
@@ -493,7 +494,7 @@ def test_tc12_the_queue_shows_ownership_beside_what_it_showed_before(desk: Desk,
         desk.ownership.transition(task.id, Actor.FINALIZER),
         desk.ownership.transition(task.id, Actor.REAPER),
     ):
-        shown = json.loads(urlopen(f"{url}/queue", timeout=20).read())
+        shown = json.loads(urlopen(f"{url}/queue", timeout=60).read())
     block = shown["transition_lease"]
     assert {"queued", "running", "held", "serial_gate", "merge_gate", "reaper"} <= set(shown)
     assert block["enabled"] is True
@@ -593,7 +594,7 @@ def held_by(
     engine, _ = bench.process("first", points=points, **identity)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine.advance_stage, task.id, Actor.MONITOR)
-        assert there.wait(20)
+        assert there.wait(PATIENCE_S)
         try:
             yield
         finally:

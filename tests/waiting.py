@@ -7,8 +7,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_S = 90.0  # what is awaited comes within moments; a machine with other work may take its time
 
-def wait_until(predicate: Callable[[], T], deadline: float = 20.0, every: float = 0.02) -> T:
+
+def wait_until(predicate: Callable[[], T], deadline: float = PATIENCE_S, every: float = 0.02) -> T:
     """The first true answer of ``predicate``; fails after ``deadline`` seconds without one."""
     end = time.monotonic() + deadline
     never = threading.Event()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.project.checkout import ROOT
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-ticket.md"
 BLOCK = re.compile(r"^```sh([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -65,7 +65,7 @@ class Reader:
     def stop(self) -> None:
         if self.service is not None:
             self.service.terminate()
-            self.service.wait(30)
+            self.service.wait(PATIENCE_S)
 
 
 class Typed(NamedTuple):
@@ -88,7 +88,7 @@ def test_every_command_does_what_the_tutorial_says(reader: Reader) -> None:
             reader.serve(text)
         elif kind.startswith("until "):
             words = kind.split()[1:]
-            wait_until(lambda text=text, words=words: all(w in reader.type(text).output for w in words), 40)
+            wait_until(lambda text=text, words=words: all(w in reader.type(text).output for w in words))
         else:
             typed = reader.type(text)
             assert (typed.code != 0) is (kind == "fails"), f"{text}\n{typed.output}"

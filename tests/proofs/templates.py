@@ -61,7 +61,7 @@ def _first(app: App) -> None:
 
 def _both_tested(app: App) -> None:
     file_two(app)
-    wait_until(lambda: not any(task.stage == "created" for task in app.operations.tasks()), 30)
+    wait_until(lambda: not any(task.stage == "created" for task in app.operations.tasks()))
     with app.database.write() as tx:
         slots.freeze(tx, RepoName(REPO), "until both are tested", None)
 

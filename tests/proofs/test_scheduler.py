@@ -28,7 +28,7 @@ def test_delivered_task_passes_every_kind_of_point(pipeline: Build) -> None:
     line.stop()
     seen = Scheduler()
     with scheduled_app(load_settings(line.variables()), line.environ, seen) as app, Service(app):
-        wait_until(lambda: app.operations.task(item).stage is Stage.DONE, 60)
+        wait_until(lambda: app.operations.task(item).stage is Stage.DONE)
         app.outbox.run_once()
     names = {point.name for point in seen.points()}
     usual = {*scheduler.COMMITS, *scheduler.TRANSITIONS, *scheduler.EFFECTS, *OUTSIDE_POINTS, "step.begin"}

@@ -12,8 +12,6 @@ from tests.proofs.lives import Ending, Life, Living
 from tests.proofs.world import World
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize("seed", [3, 5])
 def test_kill_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
@@ -33,15 +31,15 @@ def test_service_that_starts_beside_a_living_one_leaves_its_work_alone(tested: W
     (tested.root / "hold-checks").touch()
     there = tested.root / "there"
     one = Living(tested, Life(namespace="one", settings=SHORT_TERM))
-    [_, pid] = wait_until(lambda: tested.lines("checks.log")[before(tested) :], 40)[0]
+    [_, pid] = wait_until(lambda: tested.lines("checks.log")[before(tested) :])[0]
     two = Living(tested, Life(script=lambda app: there.touch(), namespace="two", settings=SHORT_TERM))
     try:
-        wait_until(there.exists, 40)
+        wait_until(there.exists)
         assert not gone(int(pid))
         assert [row["claims"] for row in tested.rows(RUNNING)] == [1]
         one.end()
-        wait_until(lambda: gone(int(pid)), 40)
-        wait_until(lambda: len(tested.lines("checks.log")) == before(tested) + 2, 40)
+        wait_until(lambda: gone(int(pid)))
+        wait_until(lambda: len(tested.lines("checks.log")) == before(tested) + 2)
         (tested.root / "hold-checks").unlink()
         assert two.until(lambda ending: ending is not Ending.LIVING, 60) is Ending.REST
     finally:

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.domain.errors import ConfigError
 from orchestrator.scripted_model.scenario import SHIPPED, load
 from orchestrator.scripted_model.server import ScriptedModel
+from tests.waiting import PATIENCE_S
 
 BASH = {"name": "Bash", "input_schema": {"properties": {"command": {"type": "string"}, "description": {}}}}
 WRITE = {"name": "Write", "input_schema": {"properties": {"file_path": {}, "content": {}}}}
@@ -50,7 +51,7 @@ def ask(
     model: ScriptedModel, turns: int, scenario: str = "auto", run: str = "r", **more: object
 ) -> httpx.Response:
     body = {"model": "m", "messages": messages(turns), "tools": [BASH, WRITE], **more}
-    return httpx.post(f"{model.url(scenario, run)}/v1/messages?beta=true", json=body, timeout=10)
+    return httpx.post(f"{model.url(scenario, run)}/v1/messages?beta=true", json=body, timeout=60)
 
 
 def test_place_in_the_script_is_read_from_the_conversation(model: ScriptedModel) -> None:
@@ -102,7 +103,7 @@ def test_request_without_tools_counts_for_nothing(model: ScriptedModel) -> None:
 def test_responses_protocol(model: ScriptedModel) -> None:
     tool = {"type": "function", "name": "exec_command", "parameters": {"properties": {"cmd": {}}}}
     body = {"model": "m", "input": messages(1), "tools": [tool], "stream": True}
-    answer = httpx.post(f"{model.url('mine')}/v1/responses", json=body, timeout=10)
+    answer = httpx.post(f"{model.url('mine')}/v1/responses", json=body, timeout=60)
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
     assert events[0]["type"] == "response.created"
     assert events[-1]["type"] == "response.completed"
@@ -114,11 +115,11 @@ def test_chat_protocol(model: ScriptedModel) -> None:
     tool = {"type": "function", "function": {"name": "bash", "parameters": {"properties": {"command": {}}}}}
     body = {"model": "m", "messages": messages(1), "tools": [tool]}
     url = f"{model.url('mine')}/v1/chat/completions"
-    (choice,) = httpx.post(url, json=body, timeout=10).json()["choices"]
+    (choice,) = httpx.post(url, json=body, timeout=60).json()["choices"]
     assert json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"]) == {
         "command": "echo ORCH-7"
     }
-    streamed = httpx.post(url, json={**body, "stream": True}, timeout=10).text
+    streamed = httpx.post(url, json={**body, "stream": True}, timeout=60).text
     assert streamed.rstrip().endswith("data: [DONE]")
 
 
@@ -173,4 +174,4 @@ def test_program_serves_until_it_is_told_to_stop() -> None:
         )
         assert answer.json()["content"][0]["text"] == "I will write the file."
         program.send_signal(signal.SIGTERM)
-        assert program.wait(10) == 0
+        assert program.wait(PATIENCE_S) == 0

@@ -10,8 +10,6 @@ from tests.fixtures_git import Hand
 from tests.fixtures_orch import CONFIG, Orch, ended
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
-
 WAITING = """\
 developer:
   - steps:
@@ -65,7 +63,7 @@ class TestAPersonIsNeeded:
         assert "orch task approve SHOP-1" in said.out
         with orch.serving() as service:
             assert orch("task", "approve", "SHOP-1", "--json").data["outcome"] == "applied"
-            wait_until(lambda: orch("task", "show", "SHOP-1", "--json").data["task"]["stage"] == "done", 60.0)
+            wait_until(lambda: orch("task", "show", "SHOP-1", "--json").data["task"]["stage"] == "done")
             assert ended(service).code == 0
 
     def test_an_agent_that_is_not_there_escalates_with_1(self, orch: Orch) -> None:
@@ -147,8 +145,8 @@ class TestInterrupted:
         )
         hand = orch.checkout(files={".orchestrator.toml": config})
         with orch.started("run", "Add a line", "--label", "fast", cwd=hand.folder) as process:
-            wait_until(lambda: _supervisors(orch), 60.0)
-            wait_until(lambda: _stage(orch) == "development" and _supervisors(orch), 60.0)
+            wait_until(lambda: _supervisors(orch))
+            wait_until(lambda: _stage(orch) == "development" and _supervisors(orch))
             said = ended(process, signum)
         assert said.code == 130, said.err
         assert "Traceback" not in said.err
@@ -157,7 +155,7 @@ class TestInterrupted:
         assert _supervisors(orch), "the agent was ended with its watcher"
         with orch.serving() as service:
             assert orch("task", "cancel", "SHOP-1", "--json").data["outcome"] == "applied"
-            wait_until(lambda: not _supervisors(orch), 60.0)
+            wait_until(lambda: not _supervisors(orch))
             assert ended(service).code == 0
 
 

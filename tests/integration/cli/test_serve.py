@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.runtime.clock import SystemClock
 from tests.fixtures_orch import CONFIG, Orch, ended
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 TOKEN = "a-token-of-more-than-sixteen"
 
@@ -71,7 +71,7 @@ class TestOwning:
         with shop.serving() as process:
             told = shop.api_file.read_text(encoding="utf-8")
             process.kill()
-            process.wait(30)
+            process.wait(PATIENCE_S)
         assert shop.api_file.read_text(encoding="utf-8") == told
         said = shop("task", "add", "After the crash", "--json")
         assert said.code == 0, said.err
@@ -98,7 +98,7 @@ class TestStopping:
         clock = SystemClock()
         with shop.serving() as process:
             parts = urlsplit(shop.api()["url"])
-            opened = [socket.create_connection((parts.hostname, parts.port), timeout=10) for _ in range(3)]
+            opened = [socket.create_connection((parts.hostname, parts.port), timeout=60) for _ in range(3)]
             opened[1].sendall(b"GET /queue HTTP/1.1\r\nHost: localhost\r\n\r\n")
             opened[2].sendall(b"POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
             began = clock.boottime()
@@ -154,7 +154,7 @@ class TestBeyondLoopback:
 class TestAnswering:
     def test_says_where_it_is(self, shop: Orch) -> None:
         with shop.started("serve", "--json") as process:
-            wait_until(lambda: shop.api_file.exists(), 30.0)
+            wait_until(lambda: shop.api_file.exists())
             told = json.loads(ended(process).out)
         assert told["pid"] == process.pid and told["home"] == str(shop.home)
 

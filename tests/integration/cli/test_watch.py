@@ -9,8 +9,6 @@ from orchestrator.domain.task import Hold
 from tests.fixtures_desk import desk_at
 from tests.fixtures_orch import CONFIG, Orch, ended
 
-pytestmark = pytest.mark.timeout(180)
-
 NO_AGENT = CONFIG.replace('kind = "scripted"', 'kind = "command"\ncommand = ["/nonexistent/agent"]')
 
 

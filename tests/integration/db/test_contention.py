@@ -18,6 +18,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Ticket
 from orchestrator.runtime.process import SystemProcesses
 from tests.fixtures_db import REPO, Store
+from tests.waiting import PATIENCE_S
 
 HOLDS_THE_FILE = """
 import sqlite3, sys, threading
@@ -178,7 +179,7 @@ def test_eight_threads_claim_each_job_once(store: Store) -> None:
 
     def claim(number: int) -> list[JobId]:
         mine: list[JobId] = []
-        start.wait(20)
+        start.wait(PATIENCE_S)
         while True:
             with store.database.write() as tx:
                 job = jobs.claim_next_job(tx, BootId(f"worker-{number}"))
@@ -223,7 +224,7 @@ def test_fifty_tickets_at_once_make_one_task(store: Store) -> None:
     start = threading.Barrier(25)
 
     def file(_: int) -> bool:
-        start.wait(20)
+        start.wait(PATIENCE_S)
         with store.database.write() as tx:
             item = repositories.next_work_item(tx, REPO)
             return tasks.add(tx, REPO, item, Ticket("Say hello", external_id="PLANE-7")) is not None

@@ -25,7 +25,7 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Actor
 from tests.clock import FakeClock
 from tests.fixtures_db import Store, open_store
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 WRITES_UNTIL_KILLED = """
 import sys
@@ -62,7 +62,7 @@ class Commits:
         assert isinstance(members, int)
         self.sizes.append(members)
         if self.may_pass is not None:
-            assert self.may_pass.wait(20)
+            assert self.may_pass.wait(PATIENCE_S)
         if self.fail_from is not None and members >= self.fail_from:
             raise sqlite3.OperationalError("disk I/O error")
 
@@ -332,7 +332,7 @@ def test_many_readers_at_once(store: Store) -> None:
 
     def read(_: int) -> int:
         for _ in range(30):
-            barrier.wait(20)
+            barrier.wait(PATIENCE_S)
             with store.database.read() as tx:
                 assert tx.all("jobs.queued") == []
         return 30

@@ -58,7 +58,6 @@ def test_two_tickets_are_delivered_and_nothing_is_left_behind(tmp_path: Path) ->
     assert not left_over(home)
 
 
-@pytest.mark.timeout(240)
 def test_a_service_that_is_killed_at_the_merge_and_at_the_deploy_delivers_them_all_the_same(
     tmp_path: Path,
 ) -> None:
@@ -73,7 +72,6 @@ def test_a_service_that_is_killed_at_the_merge_and_at_the_deploy_delivers_them_a
     assert not left_over(home)
 
 
-@pytest.mark.timeout(240)
 def test_the_real_claude_code_delivers_them_against_the_scripted_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

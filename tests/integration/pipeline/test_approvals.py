@@ -9,6 +9,7 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from tests.fixtures_pipeline import Build, block
+from tests.waiting import PATIENCE_S
 
 
 def test_analysis_waits_for_approved(pipeline: Build) -> None:
@@ -57,7 +58,9 @@ def test_approval_of_a_candidate_that_was_given_up_is_refused_and_answered(pipel
     line.points.on("merge_pr.intended", lambda: line.push_to_main({"src/theirs.py": "T = 1\n"}))
     line.app.operations.approve(item, person="Ann")
     line.points.on("transition.before_commit", hook, target=Stage.DEPLOY_STAGING)
-    assert there.wait(30)  # the new round is about to be written: what is on show is still the old candidate
+    assert there.wait(
+        PATIENCE_S
+    )  # the new round is about to be written: what is on show is still the old candidate
     late = line.app.operations.approve(item, person="Bob")
     go.set()
     assert "refused" in line.outcome(late)
@@ -78,7 +81,7 @@ def test_rejection_of_a_candidate_that_was_given_up_is_refused(pipeline: Build) 
     line.points.on("merge_pr.intended", lambda: line.push_to_main({"src/theirs.py": "T = 1\n"}))
     line.points.on("transition.before_commit", hook, target=Stage.DEPLOY_STAGING)
     line.app.operations.approve(item, person="Ann")
-    assert there.wait(30)
+    assert there.wait(PATIENCE_S)
     late = line.app.operations.reject(item, person="Bob", reason="Not this one.")
     go.set()
     line.wait_for(item, lambda task: task.hold is Hold.PERSON and task.round == 2)

@@ -12,7 +12,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.effects.merge import MergeEffect
 from orchestrator.runtime.process import Completed, SystemProcesses
-from tests.fixtures_pipeline import Build, Pipeline
+from tests.fixtures_pipeline import ILL, Build, Pipeline
 from tests.waiting import wait_until
 
 
@@ -63,7 +63,7 @@ def test_h1_a_merge_that_was_on_its_way_when_it_was_given_up_never_lands(pipelin
     line.start()
     before = line.main
     item = line.add()
-    wait_until(lambda: late, 40)
+    wait_until(lambda: late)
     line.app.operations.cancel(item, person="Ann")
     line.stage(item, Stage.CANCELLED)
     for send in late:
@@ -94,7 +94,7 @@ def test_h5_an_undo_is_driven_forward_though_production_has_recovered(pipeline: 
     line = pipeline(production=True).start()
     line.done(line.add("Good"))
     good = line.main
-    line.deploys(production={"runs": "2" * 40})
+    line.deploys(production=ILL)
     item = line.add("Bad")
     line.stop()
     _killed_at(line, "deploy_undo.before_act")

@@ -13,7 +13,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.workspace.worktree import Workspaces
 from tests.fixtures_pipeline import Build, Pipeline, block, gone
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def _cancelled(line: Pipeline, item: str) -> None:
@@ -109,7 +109,7 @@ def test_cancel_at_the_very_start_of_a_job(pipeline: Build, moment: str) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, slow)
         item = line.add()
-        assert there.wait(30)
+        assert there.wait(PATIENCE_S)
         line.app.operations.cancel(item, person="Ann")
         _cancelled(line, item)
         go.set()
@@ -133,8 +133,8 @@ def test_cancel_while_waiting_for_the_slot(pipeline: Build) -> None:
     there, go, hook = block()
     line.points.on("merge_pr.intended", hook)
     items = [line.add("One"), line.add("Two")]
-    assert there.wait(30)
-    waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None), 30)
+    assert there.wait(PATIENCE_S)
+    waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None))
     line.app.operations.cancel(waiter, person="Ann")
     line.stage(waiter, Stage.CANCELLED)
     go.set()
@@ -237,7 +237,7 @@ def test_cancel_gives_up_an_image_that_cannot_be_stored(pipeline: Build) -> None
     line.points.on("effect.open", failed.set)
     line.start()
     item = line.add()
-    assert failed.wait(40)
+    assert failed.wait(PATIENCE_S)
     assert line.slots() != []
     receipt = line.app.operations.cancel(item, person="Ann")
     images.unlink()

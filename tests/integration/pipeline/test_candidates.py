@@ -7,7 +7,7 @@ from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import NEVER, Build, block
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def test_conflict_goes_back_with_the_files_named(pipeline: Build) -> None:
@@ -91,7 +91,7 @@ def test_stranger_on_the_branch_voids_the_verdicts(pipeline: Build) -> None:
     there, go, hook = block()
     line.points.on("check_testing.judged", hook)
     item = line.add()
-    assert there.wait(30)
+    assert there.wait(PATIENCE_S)
     branch = str(line.task(item).branch)
     stranger = line.push_to_branch(branch, {"src/stranger.py": "S = 1\n"})
     line.agent({"role": "developer", "round": 2, "run": [["git", "merge", "-q", "--no-edit", stranger]]})
@@ -125,8 +125,8 @@ def test_two_tasks_merge_one_after_the_other_woken_without_any_timer(pipeline: B
     there, go, hook = block()
     line.points.on("merge_pr.intended", hook)
     one, two = line.add("One"), line.add("Two")
-    assert there.wait(40)
-    waiter = wait_until(lambda: next((i for i in (one, two) if line.task(i).hold is Hold.SLOT), None), 40)
+    assert there.wait(PATIENCE_S)
+    waiter = wait_until(lambda: next((i for i in (one, two) if line.task(i).hold is Hold.SLOT), None))
     first = two if waiter == one else one
     seen.append(line.slots())
     assert f"held by {first}" in line.why(waiter)
@@ -148,8 +148,8 @@ def test_waiter_is_woken_when_the_one_before_it_gives_up(pipeline: Build) -> Non
     there, go, hook = block()
     line.points.on("merge_pr.intended", hook)
     items = [line.add(f"Number {n}") for n in range(3)]
-    assert there.wait(40)
-    wait_until(lambda: sum(line.task(item).hold is Hold.SLOT for item in items) == 2, 40)
+    assert there.wait(PATIENCE_S)
+    wait_until(lambda: sum(line.task(item).hold is Hold.SLOT for item in items) == 2)
     waiting = sorted(
         (i for i in items if line.task(i).hold is Hold.SLOT), key=lambda i: line.task(i).hold_since or ""
     )
@@ -158,7 +158,7 @@ def test_waiter_is_woken_when_the_one_before_it_gives_up(pipeline: Build) -> Non
     cancelling, cancel, hold_it = block()
     line.points.on("transition.before_commit", hold_it, target=Stage.CANCELLED)
     line.app.operations.cancel(first, person="Ann")
-    assert cancelling.wait(20)
+    assert cancelling.wait(PATIENCE_S)
     go.set()
     line.done(next(item for item in items if item not in waiting))
     wait_until(lambda: line.app.worker.snapshot()["checks"] == 0)
@@ -177,8 +177,8 @@ def test_place_in_the_queue_is_kept_when_the_reason_changes(pipeline: Build) -> 
     there, go, hook = block()
     line.points.on("merge_pr.intended", hook)
     items = [line.add(f"Number {n}") for n in range(2)]
-    assert there.wait(40)
-    waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None), 40)
+    assert there.wait(PATIENCE_S)
+    waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None))
     before = line.task(waiter)
     with line.app.database.write() as tx:
         assert tasks.hold(tx, before.id, Hold.SLOT, "another reason to wait")
@@ -193,7 +193,7 @@ def test_forge_that_cannot_be_read_leaves_the_merge_in_doubt_and_guesses_nothing
     forge, away = line.forge.folder, line.root / "away"
     line.points.on("merge_pr.intended", lambda: forge.rename(away))
     item = line.add()
-    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.story(item).effects), 40)
+    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.story(item).effects))
     assert "drives merge_pr (in_doubt)" in line.why(item)
     line.clock.ahead = timedelta(minutes=2)
     assert line.app.reconciler.run_once()["alerts"] == 1

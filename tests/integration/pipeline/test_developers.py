@@ -248,7 +248,7 @@ def test_hung_agent_is_ended_at_the_backstop_before_the_next_begins(pipeline: Bu
             (run for run in line.agents(item) if run["role"] == "developer" and run["attempt"] == 2), None
         )
 
-    wait_until(second, 40)
+    wait_until(second)
     assert gone(first["pid"])
     line.done(item)
     assert line.roles(item).count("developer") == 2

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,7 +12,7 @@ from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import RequestRefused
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from tests.fixtures_pipeline import Build, Pipeline, config_of, gone
+from tests.fixtures_pipeline import ILL, Build, Pipeline, config_of, gone
 from tests.waiting import wait_until
 
 ONCE = "[budget]\nmax_rounds = 1\n"
@@ -28,7 +28,7 @@ ONCE = "[budget]\nmax_rounds = 1\n"
     ],
 )
 def test_bad_staging_goes_back_to_development(pipeline: Build, do: dict[str, object], said: str) -> None:
-    line = pipeline(staging=True, production=True).start()
+    line = pipeline(staging=True, production=True, patience="4s").start()
     line.deploys(staging=do)
     item = line.add()
     line.wait_for(item, lambda _: line.roles(item).count("developer") == 2)
@@ -64,17 +64,17 @@ def test_build_that_fails_goes_back_with_its_last_words(pipeline: Build) -> None
     assert len(line.deployed("staging")) == 1
 
 
-def _broken(line: Pipeline) -> str:
+def _broken(line: Pipeline, do: Mapping[str, object] = ILL) -> str:
     """A first version that runs, and a second one whose production stays broken."""
     line.start()
     line.done(line.add("Good"))
-    line.deploys(production={"runs": "2" * 40})
+    line.deploys(production=do)
     return line.add("Bad")
 
 
 def test_broken_production_is_undone_once_and_the_repository_frozen(pipeline: Build) -> None:
-    line = pipeline(staging=True, production=True)
-    item = _broken(line)
+    line = pipeline(staging=True, production=True, patience="4s")
+    item = _broken(line, {"runs": "2" * 40})
     good = line.main
     task = line.held(item, Hold.ESCALATED)
     assert task.stage is Stage.DEPLOY
@@ -184,7 +184,7 @@ def _answers(line: Pipeline) -> Iterator[str]:
 def test_answer_over_http_without_a_version_is_no_health(pipeline: Build) -> None:
     line = pipeline()
     with _answers(line) as url:
-        config = config_of(line.root, production=True)
+        config = config_of(line.root, production=True, patience="4s")
         head, probe = config.split("[production.probe]")
         line.person.commit(
             "Ask over HTTP", {".orchestrator.toml": f'{head}[production.probe]\nurl = "{url}"\n'}

@@ -9,12 +9,8 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from tests.fixtures_pipeline import Build, Pipeline, block
-from tests.waiting import wait_until
-
-pytestmark = pytest.mark.timeout(300)  # several tickets each, on a machine that may have other work
-
-ILL = {"runs": "2" * 40}
+from tests.fixtures_pipeline import ILL, Build, Pipeline, block
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def _broken(line: Pipeline) -> str:
@@ -76,7 +72,7 @@ def test_nothing_is_lifted_or_lent_before_the_undo_has_settled(pipeline: Build) 
     line.deploys(production=ILL)
     line.points.on("deploy_undo.before_probe", hook)
     broken = line.add("Bad")
-    assert there.wait(40)
+    assert there.wait(PATIENCE_S)
     fix = line.add("Fix")
     assert line.held(fix, Hold.FROZEN).stage is Stage.CREATED
     assert _merge_slot(line) == broken
@@ -143,7 +139,7 @@ def test_before_the_fix_is_done_nothing_is_closed_by_it(pipeline: Build) -> None
     _lend(line, fix)
     there, go, hook = block()
     line.points.on("check_production.judged", hook)
-    assert there.wait(40)
+    assert there.wait(PATIENCE_S)
     assert line.running("production") == line.main
     assert "not done yet" in line.outcome(line.app.operations.retry(broken, person="Ann"))
     assert line.task(broken).hold is Hold.ESCALATED
@@ -179,7 +175,7 @@ def test_a_fix_that_is_cancelled_returns_the_slot(pipeline: Build) -> None:
     line.points.on("check_staging.judged", hook)
     first = line.add("First try")
     _lend(line, first)
-    assert there.wait(40)
+    assert there.wait(PATIENCE_S)
     assert _merge_slot(line) == first
     with pytest.raises(RequestRefused, match=f"with {first}"):
         line.app.operations.lend("sample", line.add("Another"), person="Ann")
@@ -258,7 +254,7 @@ def test_a_plain_unfreeze_in_between_leaves_the_closing_to_whoever_is_done_first
 
 def test_what_the_fix_does_not_mend_stays_escalated_and_is_told(pipeline: Build) -> None:
     """The fix is done, and then production runs something that contains neither: the freeze stays."""
-    line = pipeline(production=True)
+    line = pipeline(production=True, patience="4s")
     broken = _broken(line)
     fix = line.add("Fix")
 

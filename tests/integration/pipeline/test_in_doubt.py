@@ -6,7 +6,7 @@ from orchestrator.db import failures
 from orchestrator.domain.effect import EffectState
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import Build, Pipeline, block
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def _failing(line: Pipeline, item: str) -> failures.OutsideFailure | None:
@@ -19,7 +19,7 @@ def test_an_effect_in_doubt_is_shown_with_its_reason_until_it_is_settled(pipelin
     forge, away = line.forge.folder, line.root / "away"
     line.points.on("merge_pr.intended", lambda: forge.rename(away))
     item = line.add()
-    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()), 40)
+    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()))
     shown = wait_until(
         lambda: next((e for e in line.app.operations.effects() if (e.attempts or 0) > 1), None)
     )
@@ -41,7 +41,7 @@ def test_a_step_that_fails_outside_is_shown_until_it_is_behind_the_task(pipeline
     forge, away = line.forge.folder, line.root / "away"
     line.points.on("check_review.judged", lambda: forge.rename(away))
     item = line.add()
-    wait_until(lambda: (found := _failing(line, item)) and found.attempts > 1, 40)
+    wait_until(lambda: (found := _failing(line, item)) and found.attempts > 1)
     assert line.app.operations.effects() == []
     assert "failed outside" in line.why(item)
     away.rename(forge)
@@ -61,11 +61,11 @@ def test_h20_an_outage_calls_once_and_ends_by_itself(pipeline: Build) -> None:
     there, leave, hook = block()
     line.points.on("open_pr.intended", lambda: (hook(), forge.rename(away)))
     (line.root / "go").touch()
-    assert there.wait(40)
-    wait_until(lambda: len(line.pulls()) == 1 or len(line.app.operations.effects()) == 2, 40)
+    assert there.wait(PATIENCE_S)
+    wait_until(lambda: len(line.pulls()) == 1 or len(line.app.operations.effects()) == 2)
     leave.set()
-    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()), 40)
-    wait_until(lambda: all(_failing(line, item) for item in items), 40)
+    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()))
+    wait_until(lambda: all(_failing(line, item) for item in items))
     line.clock.ahead = timedelta(minutes=6)
     assert line.app.reconciler.run_once()["alerts"] == 1
     assert line.app.reconciler.run_once()["alerts"] == 0
@@ -90,7 +90,7 @@ def test_the_queue_says_why_tasks_are_left_alone(pipeline: Build) -> None:
         counted = dict(line.app.operations.queue()["reconciler"])  # type: ignore[call-overload]
         return int(counted["skipped"]["waits_for_person"])
 
-    assert wait_until(passed_over, 20)
+    assert wait_until(passed_over)
     queue = line.app.operations.queue()
     assert {"serial_gate", "merge_gate", "reaper", "reconciler", "transition_lease"} <= set(queue)
     assert set(queue["reaper"]) == {"ended", "skipped"}  # type: ignore[call-overload]

@@ -16,7 +16,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.forges.local import LocalForge
 from orchestrator.stage_engine.resolutions import Resolution
-from tests.fixtures_pipeline import Build, Pipeline, Points
+from tests.fixtures_pipeline import ILL, Build, Pipeline, Points
 from tests.waiting import wait_until
 
 ROLES = ["analyst", "developer", "reviewer", "tester", "deployer"]
@@ -134,7 +134,7 @@ def test_of_going_in_doubt_and_coming_back(pipeline: Build) -> None:
     points.lose_after("merge_pr.after_probe", which="first")
     line.start()
     item = line.add()
-    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()), 40)
+    wait_until(lambda: any(e.state is EffectState.IN_DOUBT for e in line.app.operations.effects()))
     assert points.lost == 1
     points.lose_after("merge_pr.after_probe", which="first")  # the move back, or the note of one more failure
     away.rename(forge)
@@ -169,7 +169,7 @@ def test_of_an_undo(pipeline: Build, commits: int) -> None:
     line.start()
     line.done(line.add("Good"))
     good = line.main
-    line.deploys(production={"runs": "2" * 40})
+    line.deploys(production=ILL)
     if commits == 1:
         points.lose_after("check_production.judged", commits=2)  # the first keeps the gate's answer
     else:
@@ -190,7 +190,7 @@ def test_of_a_persons_word_on_an_effect(pipeline: Build, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(LocalForge, "merge", lambda *_, **__: None)
         item = line.add()
-        merge = wait_until(lambda: next((e for e in line.app.operations.effects() if e.attempts), None), 40)
+        merge = wait_until(lambda: next((e for e in line.app.operations.effects() if e.attempts), None))
         points.lose_after("merge_pr.after_probe", which="after_revoke")
         say = line.app.operations.resolve_effect
         assert line.outcome(say(merge.id, Resolution.RETRY, person="Ann", reason="lost")) == "applied"
@@ -200,7 +200,6 @@ def test_of_a_persons_word_on_an_effect(pipeline: Build, monkeypatch: pytest.Mon
     assert len(line.merges()) == 1
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("every", [3, 5])
 def test_of_many(pipeline: Build, every: int) -> None:
     """Whatever is committed while tasks are driven: leases, intents, marks, stages, notes."""

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.db import leases
 from orchestrator.wiring import App
 from tests.fixtures_pipeline import Build
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 SHORT = {"ORCH_PROCESS_TTL_S": "5", "ORCH_HEARTBEAT_INTERVAL_S": "0.2"}
 
@@ -74,12 +74,12 @@ def test_a_hung_owner_loses_its_task_at_the_backstop_and_wakes_up_to_nothing(
 
     def hang() -> None:
         hung.append(threading.current_thread())
-        assert go.wait(110)
+        assert go.wait(PATIENCE_S)
 
     line.points.on(point, hang)
     line.start()
     item = line.add()
-    wait_until(lambda: hung, 60)
+    wait_until(lambda: hung)
     assert line.app.ownership.snapshot()["forced_reclaims"] == 0
     line.clock.ahead += timedelta(hours=5)
     line.clock.up += 5 * 3600.0

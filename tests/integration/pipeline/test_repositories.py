@@ -172,7 +172,7 @@ def test_shared_environment_is_used_by_one_repository_at_a_time(pipeline: Build)
     line.app.register_repository(other.folder, name="other", prefix="O")
     line.deploys(staging={"until": str(line.root / "go")})
     items = [line.add(), line.add(repo="other")]
-    waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None), 40)
+    waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None))
     assert "environment:staging" in str(line.task(waiter).hold_reason)
     assert len(line.slots()) == 2
     (line.root / "go").touch()

@@ -16,7 +16,7 @@ from orchestrator.images.store import LocalImageStore
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.effects import EffectOnShow
 from orchestrator.stage_engine.resolutions import Resolution
-from tests.fixtures_pipeline import Build, Pipeline
+from tests.fixtures_pipeline import ILL, Build, Pipeline
 from tests.waiting import wait_until
 
 
@@ -31,7 +31,7 @@ def _open(line: Pipeline, name: EffectName) -> EffectOnShow:
         found = line.app.operations.effects()
         return next((e for e in found if e.name is name and e.attempts), None)
 
-    return wait_until(tried, 40)
+    return wait_until(tried)
 
 
 def _say(line: Pipeline, effect: EffectOnShow, resolution: Resolution, reason: str = "seen it") -> Receipt:
@@ -295,7 +295,7 @@ def test_undo_resolved(pipeline: Build, monkeypatch: pytest.MonkeyPatch, resolut
     line = pipeline(production=True).start()
     line.done(line.add("Good"))
     good = line.main
-    line.deploys(production={"runs": "2" * 40})
+    line.deploys(production=ILL)
     with monkeypatch.context() as patch:
         patch.setattr(CommandDeployer, "start", _no_start(DeployKind.UNDO, "production"))
         item = line.add("Bad")
@@ -342,7 +342,7 @@ def test_what_is_retried_before_the_merge_gets_an_intent_of_its_own(
         effect = _open(line, name)
         for _ in range(2):
             assert line.outcome(_say(line, effect, Resolution.RETRY)) == "applied"
-            effect = wait_until(lambda before=effect: _newer(line, name, before), 20)
+            effect = wait_until(lambda before=effect: _newer(line, name, before))
     line.done(item)
     revoked = [e for e in _effects(line, item, name) if e.state is EffectState.REVOKED]
     assert len(revoked) == 2

@@ -21,8 +21,8 @@ from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.runtime.process import ProcessIdentity
-from tests.fixtures_pipeline import Build, Pipeline, gone
-from tests.waiting import wait_until
+from tests.fixtures_pipeline import ILL, Build, Pipeline, gone
+from tests.waiting import PATIENCE_S, wait_until
 
 ROLES = ["analyst", "developer", "reviewer", "tester", "deployer"]
 
@@ -87,7 +87,7 @@ def test_checks_are_interrupted_by_a_stop_and_run_again(pipeline: Build, which: 
     else:
         line.points.on("check_testing.judged", lambda: line.checks(**wait))
     item = line.add()
-    check = wait_until(lambda: len(found := line.journal("checks")) == which and found[-1], 40)
+    check = wait_until(lambda: len(found := line.journal("checks")) == which and found[-1])
     line.stop()
     wait_until(lambda: gone(check["pid"]))
     (line.root / "go").touch()
@@ -103,7 +103,7 @@ def test_deploy_command_goes_on_through_a_restart(pipeline: Build, environment: 
     line = pipeline(coverage=True, staging=True, production=True).start()
     line.deploys(**{environment: {"until": str(line.root / "go")}})
     item = line.add()
-    [start] = wait_until(lambda: line.deployed(environment), 40)
+    [start] = wait_until(lambda: line.deployed(environment))
     line.stop()
     assert not gone(start["pid"])
     line.start()
@@ -267,7 +267,7 @@ def test_killed_while_checks_run(pipeline: Build) -> None:
     item = _filed(line)
     line.checks(until=str(line.root / "go"))
     child = line.child("never")
-    wait_until(lambda: line.journal("checks"), 40)
+    wait_until(lambda: line.journal("checks"))
     child.kill()
     child.wait()
     (line.root / "go").touch()
@@ -285,7 +285,7 @@ def test_checks_that_outlive_their_service_are_ended_before_they_are_repeated(pi
     orphans = []
     for each in (line, other):
         child = each.child("never")
-        orphans.append(wait_until(lambda each=each: each.journal("checks"), 40)[0])
+        orphans.append(wait_until(lambda each=each: each.journal("checks"))[0])
         child.kill()
         child.wait()
         each.checks()
@@ -304,9 +304,9 @@ def test_ended_during_a_build(pipeline: Build, how: signal.Signals) -> None:
     item = _filed(line)
     (line.root / "hold-builds").touch()
     child = line.child("never")
-    [orphan] = wait_until(lambda: line.journal("builds"), 40)
+    [orphan] = wait_until(lambda: line.journal("builds"))
     child.send_signal(how)
-    child.wait(40)
+    child.wait(PATIENCE_S)
     assert not gone(orphan["pid"])
     left = next((line.home / "checkouts").glob("*/*"))
     (line.root / "hold-builds").unlink() if how is signal.SIGTERM else None
@@ -322,7 +322,7 @@ def test_killed_between_the_undo_and_its_settling_undoes_once(pipeline: Build) -
     line = pipeline(production=True).start()
     line.done(line.add("Good"))
     good = line.main
-    line.deploys(production={"runs": "2" * 40})
+    line.deploys(production=ILL)
     item = line.add("Bad")
     line.stop()
     child = line.child("deploy_undo.after_act")

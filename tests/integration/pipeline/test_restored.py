@@ -23,7 +23,7 @@ from orchestrator.installation.guard import InstallationGuard
 from orchestrator.main import Service
 from orchestrator.runtime.waypoints import NoWaypoints
 from orchestrator.stage_engine.situation import Outcome
-from tests.fixtures_pipeline import Build, Pipeline, gone
+from tests.fixtures_pipeline import ILL, Build, Pipeline, gone
 from tests.waiting import wait_until
 
 DATABASE = "orchestrator.db"
@@ -97,7 +97,7 @@ def lost_and_found(line: Pipeline, kept: Path) -> tuple[str, str]:
     (line.root / "go").touch()
     line.done(first)
     assert gone(run["pid"])
-    line.deploys(production={"runs": "something else"})
+    line.deploys(production=ILL)
     second = line.add("Second")
     line.held(second, Hold.ESCALATED)
     assert line.frozen()

@@ -43,7 +43,7 @@ def guard_has_ended(line: Pipeline, start: DeployStart) -> None:
     assert claim is not None
     assert claim.runner is not None
     runner = claim.runner
-    wait_until(lambda: line.app.processes.liveness(runner) is Liveness.DEAD, 30)
+    wait_until(lambda: line.app.processes.liveness(runner) is Liveness.DEAD)
 
 
 def test_the_undo_is_drawn_with_the_start_and_called_off_before_done(ours: Pipeline) -> None:
@@ -110,8 +110,8 @@ def test_an_undo_that_came_second_is_not_performed(ours: Pipeline) -> None:
     assert [deploy["undo"] for deploy in line.deployed("production")] == [False]
 
 
-def test_broken_production_is_undone_with_what_was_prepared(ours: Pipeline) -> None:
-    line = ours.start()
+def test_broken_production_is_undone_with_what_was_prepared(pipeline: Build) -> None:
+    line = pipeline(production=True, settings=dict(OURS), patience="4s").start()
     line.done(line.add("Good"))
     good = line.main
     line.deploys(production={"runs": "2" * 40})

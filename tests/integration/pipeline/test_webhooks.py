@@ -63,7 +63,7 @@ def outcome(line: Pipeline, inbox_id: int) -> str:
             row = tx.one("mail.signal", inbox_id=inbox_id)
         return row["outcome"] if row else None
 
-    return str(wait_until(found, 20))
+    return str(wait_until(found))
 
 
 def waits(line: Pipeline, **ticket: Any) -> str:

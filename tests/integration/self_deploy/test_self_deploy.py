@@ -109,7 +109,6 @@ def test_the_restart_ends_no_agent(self_site: Make) -> None:
     assert [run["role"] for run in site.line.agents(other)].count("analyst") == 1
 
 
-@pytest.mark.timeout(240)  # a start of ourselves for each crash
 def test_a_version_that_crashes_again_and_again_is_undone(self_site: Make) -> None:
     """It comes up, recovers, and dies before it has stayed for as long as its environment asks: that is no report."""
     site = self_site(report_s=6.0, stable_s=5.0)

@@ -21,7 +21,7 @@ LOCAL = "local-token-of-more-than-sixteen"
 
 
 def client(url: str, **headers: str) -> httpx.Client:
-    return httpx.Client(base_url=url, trust_env=False, timeout=20, headers=headers)
+    return httpx.Client(base_url=url, trust_env=False, timeout=60, headers=headers)
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ HEAD = "POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/jso
 
 def connect(url: str) -> socket.socket:
     parts = urlsplit(url)
-    return socket.create_connection((parts.hostname, parts.port), timeout=20)
+    return socket.create_connection((parts.hostname, parts.port), timeout=60)
 
 
 def answer_of(connection: socket.socket) -> str:
@@ -129,7 +129,7 @@ class TestStopping:
             began = clock.boottime()
             server.stop()
             assert clock.boottime() - began < 5.0
-        wait_until(lambda: not [t for t in threading.enumerate() if t.name == "web"], 5.0)
+        wait_until(lambda: not [t for t in threading.enumerate() if t.name == "web"])
 
     def test_it_can_be_stopped_twice_and_never_started(self, desk: Desk) -> None:
         server = WebServer(

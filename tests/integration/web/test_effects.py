@@ -21,7 +21,7 @@ def api(serve: Serve, desk: Desk) -> Iterator[httpx.Client]:
     desk.move("SHOP-1", Stage.DEPLOY_STAGING)
     desk.effect("SHOP-1", EffectName.PUSH, "abc")
     desk.effect("SHOP-1", EffectName.MERGE_PR, "def", settled=False)
-    with httpx.Client(base_url=serve(), trust_env=False, timeout=20) as opened:
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=60) as opened:
         yield opened
 
 

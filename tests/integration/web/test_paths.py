@@ -47,7 +47,7 @@ def test_tricks_find_nothing(desk: Desk, serve: Serve, tmp_path: Path, method: s
     (tmp_path / "secret.txt").write_text(CANARY, encoding="utf-8")
     desk.file()
     url = serve()
-    with httpx.Client(trust_env=False, timeout=20) as client:
+    with httpx.Client(trust_env=False, timeout=60) as client:
         for route, trick in itertools.product(routes(desk), TRICKS):
             raw = re.sub(r"\{[^}]*\}", lambda _, trick=trick: trick, route.path).encode()
             answer = client.request(method, httpx.URL(url).copy_with(raw_path=raw))

@@ -14,6 +14,7 @@ from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Completed, SystemProcesses
 from orchestrator.workspace.clone import Clone
 from tests.fixtures_git import House
+from tests.waiting import PATIENCE_S
 
 ASKERS = 6
 
@@ -77,22 +78,22 @@ def test_those_who_ask_while_a_fetch_runs_share_the_next_one(house: House) -> No
     def hold(number: int) -> None:
         if number == 1:
             first_has_looked.set()
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE_S)
 
     fetches.after = hold
     barrier = threading.Barrier(ASKERS + 1)
 
     def ask() -> str | None:
-        barrier.wait(30)
+        barrier.wait(PATIENCE_S)
         clone.fetch()
         return clone.tip("main")
 
     with ThreadPoolExecutor(ASKERS + 1) as pool:
         first = pool.submit(clone.fetch)
-        assert first_has_looked.wait(30)
+        assert first_has_looked.wait(PATIENCE_S)
         moved = house.outsider_pushes({"new.txt": "new\n"})
         asked = [pool.submit(ask) for _ in range(ASKERS)]
-        barrier.wait(30)
+        barrier.wait(PATIENCE_S)
         go_on.set()
         # What was seen before they asked would not do.
         assert [one.result(60) for one in asked] == [moved] * ASKERS
@@ -109,7 +110,7 @@ def test_no_fetch_trips_over_another(house: House) -> None:
         barrier = threading.Barrier(ASKERS)
 
         def fetch(barrier: threading.Barrier = barrier) -> None:
-            barrier.wait(30)
+            barrier.wait(PATIENCE_S)
             clone.fetch()
 
         with ThreadPoolExecutor(ASKERS) as pool:

@@ -309,7 +309,7 @@ def hanging(bench: Bench, ask: Callable[[], object], at: str) -> Iterator[None]:
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        wait_until(reached.is_set, 60)
+        wait_until(reached.is_set)
         yield
     finally:
         go_on.set()

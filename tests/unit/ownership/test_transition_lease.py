@@ -31,6 +31,7 @@ from tests.fixtures_ownership import (
     plant,
     register,
 )
+from tests.waiting import PATIENCE_S
 
 
 class Looking(SystemProcesses):
@@ -161,7 +162,7 @@ def test_two_threads_of_one_process_share_one_lease(store: Store) -> None:
 
     def contend(_: int) -> int:
         got = 0
-        together.wait(20)
+        together.wait(PATIENCE_S)
         for _ in range(20):
             with owner.transition(task.id, Actor.MONITOR) as lease:
                 if lease is not None:

@@ -27,6 +27,8 @@ do = json.loads((ROOT / "deploy.json").read_text()).get("undo" if undo else envi
 while do.get("until") and not os.path.exists(do["until"]):
     time.sleep(0.02)
 if do.get("exit"):
+    if "runs" in do:
+        (ROOT / f"running-{environment}").write_text(do["runs"])
     print("cannot reach the machine")
     sys.exit(do["exit"])
 if do.get("hang"):

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.wiring import App, Outside, open_app
 from tests.fixtures_git import Hand, person_at
+from tests.forked import ForkedChild, ForkedProcesses
 from tests.waiting import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent / "integration" / "pipeline"
@@ -96,11 +96,11 @@ class Pipeline:
     person: Hand
     points: Points = field(default_factory=Points)
     clock: TestClock = field(default_factory=TestClock)
-    processes: SystemProcesses = field(default_factory=SystemProcesses)
+    processes: SystemProcesses = field(default_factory=ForkedProcesses)
     settings: dict[str, str] = field(default_factory=dict)
     repo: str = "sample"
     _open: ExitStack = field(default_factory=ExitStack)
-    _children: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    _children: list[ForkedChild] = field(default_factory=list)
     _app: App | None = None
     _service: Service | None = None
 
@@ -148,16 +148,16 @@ class Pipeline:
         self.stop()
         return self.start()
 
-    def child(self, point: str, count: int = 1) -> "subprocess.Popen[bytes]":
+    def child(self, point: str, count: int = 1) -> ForkedChild:
         """The service as a process that kills itself at a waypoint."""
-        env = {**self.environ, **self.variables(), "PYTHONPATH": os.pathsep.join(sys.path)}
-        with (self.root / "child.log").open("ab") as log:
-            argv = [sys.executable, str(CHILD), str(self.home), point, str(count)]
-            self._children.append(subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=log))
+        env = {**self.environ, **self.variables()}
+        argv = [sys.executable, str(CHILD), str(self.home), point, str(count)]
+        log = self.root / "child.log"
+        self._children.append(ForkedChild(argv, cwd=self.root, env=env, output=log))
         return self._children[-1]
 
     @property
-    def children(self) -> Sequence["subprocess.Popen[bytes]"]:
+    def children(self) -> Sequence[ForkedChild]:
         return self._children
 
     def register(self) -> None:

@@ -32,7 +32,7 @@ def main() -> None:
     outside = Outside(environ, waypoints=KillAt(point, count))
     (home / "service.pid").write_text(str(os.getpid()))
     with open_app(settings, environ, role="run", outside=outside) as app, Service(app):
-        threading.Event().wait(120)
+        threading.Event().wait(600)
 
 
 main()

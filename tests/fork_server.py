@@ -19,10 +19,8 @@ import traceback
 from typing import Any
 
 PROGRAMS = ("orchestrator.agents.supervisor", "orchestrator.deploy.runner")  # run as by ``python -m``
-COMMAND_LINE = (
-    45,
-    46,
-)  # fields 48 and 49 of /proc/<pid>/stat, counted after the command's closing parenthesis
+# Fields 48 to 51 of /proc/<pid>/stat, counted after the closing parenthesis of the command.
+COMMAND_LINE = (45, 46)
 ENVIRONMENT = (47, 48)
 
 

@@ -97,7 +97,7 @@ class ForkedChild:
     """A service as a child of the test, as far as tests need one."""
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path) -> None:
-        self.pid = SMALL.make(argv, cwd=cwd, env=env, output=output)
+        self.pid = SERVICE.make(argv, cwd=cwd, env=env, output=output)
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -115,7 +115,10 @@ class ForkedChild:
     def send_signal(self, signum: int) -> None:
         """Signal it, if it runs."""
         if self.poll() is None:
-            os.kill(self.pid, signum)
+            try:
+                os.kill(self.pid, signum)
+            except ProcessLookupError:  # it has just ended
+                return
 
     def kill(self) -> None:
         """End it, if it runs."""

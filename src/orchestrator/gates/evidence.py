@@ -16,6 +16,7 @@ from orchestrator.repo_config.records import RepoConfig
 from orchestrator.work_items.documents import MAX_DOCUMENTS, MAX_FOLDER_BYTES, folder
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.commits import REGULAR
+from orchestrator.workspace.history import Entry
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,16 @@ class Evidence:
     def documents(self) -> Mapping[str, bytes]:
         """The work item's folder at the head: path relative to it → content."""
         prefix = folder(self.task.work_item)
-        found: dict[str, bytes] = {}
+        readable: list[Entry] = []
         total = 0
         for entry in self.clone.list_files(self.head, prefix)[: MAX_DOCUMENTS + 1]:
-            readable = entry.mode in REGULAR and entry.size <= MAX_FOLDER_BYTES
-            data = self.clone.read(self.head, entry.path, MAX_FOLDER_BYTES) if readable else None
-            if data is not None:
-                found[entry.path.removeprefix(prefix).lstrip("/")] = data
-                total += len(data)
+            if entry.mode in REGULAR and entry.size <= MAX_FOLDER_BYTES:
+                readable.append(entry)
+                total += entry.size
             if total > MAX_FOLDER_BYTES:
                 break
-        return found
+        contents = self.clone.contents(entry.blob for entry in readable)
+        return {entry.path.removeprefix(prefix).lstrip("/"): contents[entry.blob] for entry in readable}
 
     @property
     def harvest_findings(self) -> tuple[Finding, ...]:

@@ -154,6 +154,13 @@ class History:
             raise UnreadableBlob(f"{path} has {entry.size} bytes; at most {limit_bytes} are read.")
         return self._run(["cat-file", "blob", entry.blob])
 
+    def contents(self, blobs: Iterable[Sha]) -> dict[Sha, bytes]:
+        """The content of each blob, all asked for at once: the caller has seen to their sizes.
+
+        :raises GitError: one of them is not here.
+        """
+        return dict(self._objects(list(dict.fromkeys(blobs))))
+
     def list_files(self, sha: Sha, folder: str = "") -> list[Entry]:
         """All files below a folder at a commit (symbolic links and submodules too, told by their mode)."""
         prefix = folder.strip("/")

@@ -22,8 +22,8 @@ default_branch = "main"
 command = ["sh", "-c", "true"]
 [agent]
 kind = "scripted"
-timeout = "1m"
-stall = "30s"
+timeout = "5m"
+stall = "3m"
 """
 
 
@@ -57,7 +57,7 @@ class Orch:
             "HOME": str(self.folder),
             "ORCH_HOME": str(self.home),
             "ORCH_PORT": "0",
-            "ORCH_RUN_ORPHAN_TTL_S": "20",
+            "ORCH_RUN_ORPHAN_TTL_S": "60",
             **self.settings,
         }
 
@@ -70,7 +70,7 @@ class Orch:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=300,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
@@ -128,7 +128,7 @@ class Orch:
 def ended(process: "subprocess.Popen[str]", signum: int = signal.SIGTERM) -> Said:
     """Signal a process and wait for its end."""
     process.send_signal(signum)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return Said(process.returncode, out, err)
 
 

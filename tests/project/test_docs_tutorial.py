@@ -46,7 +46,7 @@ class Reader:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         output, mark, folder = done.stdout.rpartition(FOLDER_MARK)
         if mark:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("quietly")
 def test_the_bug_is_found(memory_folder: Path, monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
     stage = mutation.stage(memory_folder / "with", monkeypatch)
     budget = stage.scenario.budget
-    report = explore(stage, preemptions=budget.preemptions, seconds=110, schedules=SCHEDULES)
+    report = explore(stage, preemptions=budget.preemptions, seconds=500, schedules=SCHEDULES)
     assert report.found is not None
     assert any(mutation.finds in said for said in report.found.broken), report.found.broken
 

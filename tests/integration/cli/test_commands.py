@@ -371,7 +371,7 @@ class TestState:
             if os.getuid() == 0:  # whom modes do not stop: without the right to pass over them
                 done = subprocess.run(
                     ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *ORCH, "task", "list"],
-                    env=orch.environ, capture_output=True, text=True, timeout=60, check=False,
+                    env=orch.environ, capture_output=True, text=True, timeout=300, check=False,
                 )  # fmt: skip
                 code, err = done.returncode, done.stderr
             else:

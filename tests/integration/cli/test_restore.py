@@ -18,7 +18,7 @@ def orch(line: Pipeline, *words: str) -> tuple[int, str]:
         env={**line.environ, **line.variables()},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -62,7 +62,7 @@ def test_over_http(pipeline: Build) -> None:
     )
     with (
         WebServer(api, host="127.0.0.1", port=0) as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=30) as http,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
     ):
         assert http.get("/readyz").status_code == 503
         [state] = http.get("/queue").json()["installation"]

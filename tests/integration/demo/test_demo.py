@@ -182,7 +182,7 @@ def test_a_life_whose_parent_has_ended_before_it_looked_ends_too(tmp_path: Path)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "orchestrator.demo.lives", nobody, str(tmp_path / "note"), ""],
         env={**os.environ, "ORCH_HOME": str(tmp_path / "state")},
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0

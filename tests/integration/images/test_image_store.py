@@ -151,7 +151,7 @@ def test_a_publisher_killed_half_way_leaves_no_tag_and_no_hindrance(
     )
     ended = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "state" / "images"), str(source), tag],
-        check=False, capture_output=True, timeout=60,
+        check=False, capture_output=True, timeout=300,
     )  # fmt: skip
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert store.resolve(tag) is None

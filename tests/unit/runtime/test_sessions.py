@@ -165,7 +165,7 @@ assert not command.ended_within(0.05)
 def test_a_paused_command_runs_only_when_released(tmp_path: Path, rest: str, ran: bool) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PAUSED + rest, str(tmp_path)],
-        check=False, capture_output=True, text=True, timeout=60,
+        check=False, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ended.stderr == ""
     if ended.stdout:

@@ -181,10 +181,10 @@ def stop_postgres(server: PostgresServer) -> None:
     """End it, by its process number; it closes what is still connected."""
     server.process.send_signal(signal.SIGINT)
     try:
-        server.process.wait(20)
+        server.process.wait(60)
     except subprocess.TimeoutExpired:
         server.process.send_signal(signal.SIGQUIT)
-        server.process.wait(20)
+        server.process.wait(60)
 
 
 def short_folder() -> Path:

@@ -94,7 +94,7 @@ class Wire:
             kind, message = _message(client)
             if kind == b"Q" and b"COMMIT" in message and self._holding.is_set():
                 _end(client)
-                self._go.wait(20)
+                self._go.wait(60)
                 if self._over:
                     return
             server.sendall(message)

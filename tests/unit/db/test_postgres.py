@@ -192,7 +192,7 @@ def test_two_that_lock_each_other_out_are_told_to_try_again(store: Store, task: 
         try:
             with store.database.write() as tx:
                 leases.lock_epoch(tx, first)
-                met.wait(20)
+                met.wait(60)
                 leases.lock_epoch(tx, then)
         except DatabaseError as error:
             return error.hint

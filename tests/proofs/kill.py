@@ -17,7 +17,8 @@ from pathlib import Path
 
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.wiring import App
-from tests.proofs import command, oracle, scheduler
+from tests.proofs import command, letters, oracle, scheduler
+from tests.proofs.letters import Post
 from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
 from tests.proofs.people import Person, acting
@@ -33,6 +34,7 @@ PROGRAMS = ("git.update-ref", "git.fetch", "git.merge-tree", "git.commit-tree", 
 LATE = ("git.update-ref", "spawn.deploy.runner")  # calls that can land when their caller is long gone
 CHILDREN = ("git.update-ref", "spawn.deploy.runner", "spawn.agents.supervisor")
 NAMED = (*EFFECTS, *scheduler.NAMED, *OUTSIDE_POINTS, *around(*PROGRAMS, *CHILDREN))
+INBOX = ("inbox.before_handle", "inbox.after_handle")
 SHAPES: Mapping[str, float] = {
     "two": 3,  # both want staging, both are delivered
     "broken": 2,  # the one that is first in production does not come up; the other is its fix
@@ -41,6 +43,7 @@ SHAPES: Mapping[str, float] = {
     "outsider": 1.5,  # somebody pushes to main
     "fickle": 1,  # gates change their mind
     "early": 1,  # from the filing on
+    "letters": 2,  # people are asked, and answer by tracker and forge; deliveries come twice, late, out of order
 }
 
 
@@ -48,25 +51,34 @@ def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = 
     """One scenario: the same seed makes the same choices."""
     began, chance = SystemClock().boottime(), random.Random(seed)
     shape = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
-    world.come_from(templates[DELIVERED if shape == "early" else TESTED])
+    early = shape == "early" or (shape == "letters" and chance.random() < 0.3)
+    world.come_from(templates[DELIVERED if early else TESTED])
     told = Scenario(seed, shape)
+    post = Post(world, random.Random(seed)) if shape == "letters" else None
+    if post is not None:
+        post.open()
     if shape in ("broken", "again"):
         first = chance.choice((SECOND, THIRD))
         cure = {SECOND: THIRD, THIRD: SECOND}[first] if shape == "broken" else "-"
         world.sicken(f"{first} {cure} {chance.choice(('shown', 'fails'))}")
-    person, wanted = Person(world), file_two if shape == "early" else nothing
+    person, wanted = Person(world, post), file_two if early else nothing
     while told.counts["lives"] < LIVES and not told.findings:
         free = told.counts["kills"] >= kills
         if free or chance.random() < 0.3:
             told.counts["programs stopped"] += world.wake_programs()
         life = Life(polite=chance.random() < 0.5) if free else _life(shape, chance, world)
-        lived = live(world, replace(life, script=_both(wanted, life.script)))
+        script = _both(wanted, life.script)
+        if post is not None:
+            post.meanwhile()
+            script = _both(post.taking_in(everything=free), script)
+        lived = live(world, replace(life, script=script))
         _count(told, lived)
         if chance.random() < 0.3 or lived.ending is not Ending.KILLED:
             told.findings += oracle.at_any_moment(world)
         if lived.ending is Ending.REST:
+            told.findings += letters.unheard(world)
             acts = person.next()
-            if not acts:
+            if not acts and not (post is not None and post.waiting()):
                 break
             wanted = acting(acts)
         elif lived.ending is not Ending.KILLED:
@@ -107,6 +119,8 @@ def _life(shape: str, chance: random.Random, world: World) -> Life:
     if shape == "outsider" and chance.random() < 0.1:
         name = f"outside-{chance.randrange(10**6)}"
         meanwhile = (chance.random() * 0.5, lambda: world.outsider_pushes(name))
+    if shape == "letters" and chance.random() < 0.3:
+        policy = First(At(chance.choice(INBOX), Kill(), _few(chance)), policy)
     fickle = chance.randrange(10**6) if shape == "fickle" and chance.random() < 0.2 else None
     return Life(policy, script, kill_after=kill_after, meanwhile=meanwhile, fickle=fickle)
 

@@ -5,10 +5,12 @@ merged.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from orchestrator.domain.errors import OperatorError
 from orchestrator.wiring import App
+from tests.proofs.letters import Post
 from tests.proofs.world import REPO, World, held
 
 PATIENCE = 12
@@ -19,8 +21,10 @@ Act = tuple[str, str]  # verb, work item ("" for the repository)
 class Person:
     """One person over one scenario."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, post: Post | None = None) -> None:
+        """``post``: what they say to tracker and forge goes by it."""
         self._world = world
+        self._post = post
         self._helped: Counter[str] = Counter()
 
     def next(self) -> list[Act]:
@@ -36,6 +40,8 @@ class Person:
                 self._helped["unfreeze"] % 2 == 1
             )  # lets the next ticket mend it, before everybody may go on
             return [("lend", waiting[0]) if first else ("unfreeze", "")]
+        if self._post is not None and (said := self._by_post(self._post, open_tasks)):
+            return said
         called = [item for item in waiting if open_tasks[item]["hold"] in ("escalated", "blocked")]
         if called:
             return [act for item in called if (act := self._help(item, "cancel")) is not None]
@@ -43,6 +49,17 @@ class Person:
             self._world.sicken("")  # what kept the broken version from coming up has been put right
         called = [item for item in broken if open_tasks[item]["hold"] == "escalated"]
         return [act for item in called if (act := self._help(item, None)) is not None]
+
+    def _by_post(self, post: Post, tasks: Mapping[str, Any]) -> list[Act]:
+        """Approve what waits for it, and open a pull request again."""
+        asked = [item for item, row in tasks.items() if row["hold"] == "person"]
+        shut = [item for item, row in tasks.items() if "closed by hand" in (row["hold_reason"] or "")]
+        for item in asked:
+            self._helped[f"say {item}"] += 1
+            (post.say if self._helped[f"say {item}"] <= 2 * PATIENCE else post.cancel)(item)
+        for item in shut:
+            post.shut(item, closed=False)
+        return [("say", item) for item in asked + shut]
 
     def _help(self, item: str, at_last: str | None) -> Act | None:
         self._helped[item] += 1

@@ -8,6 +8,7 @@ from orchestrator.db import slots
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Ticket
 from orchestrator.wiring import App
+from tests.proofs.letters import ticket_of
 from tests.proofs.lives import Ending, Life, Script, live
 from tests.proofs.world import REPO, World
 from tests.waiting import wait_until
@@ -51,7 +52,8 @@ def file_two(app: App) -> None:
     known = {task.title for task in app.operations.tasks()}
     for title in TITLES:
         if title not in known:
-            app.operations.add_task(REPO, Ticket(title, labels=("fast",)))
+            ticket = Ticket(title, labels=("fast",), tracker="plane", external_id=ticket_of(title))
+            app.operations.add_task(REPO, ticket)
 
 
 def _first(app: App) -> None:

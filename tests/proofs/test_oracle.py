@@ -1,5 +1,6 @@
 """The oracle sees it when something does not agree: each of these was done to a world in which all agreed."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.deliveries import plane_state
 from tests.proofs import oracle
 from tests.proofs.world import World
 
@@ -61,6 +63,23 @@ def message_was_lost(world: World) -> None:
     (world.home / "tickets" / "S-1.jsonl").write_text("")
 
 
+def delivery_was_lost(world: World) -> None:
+    told = world.root / "post" / "told"
+    told.mkdir(parents=True)
+    letter = {"source": "plane", "kind": "issue", "payload": plane_state("Approved")}
+    (told / "00001.json").write_text(json.dumps(letter))
+
+
+def answer_was_lost(world: World) -> None:
+    """A word was refused, and nobody told."""
+    change(
+        world,
+        "INSERT INTO inbox (source, dedup_key, kind, task_id, received_at, handled_at, outcome) "
+        "VALUES ('plane', 'plane:1', 'issue', 1, '2026-01-01', '2026-01-01', 'refused: no')",
+    )
+    change(world, "INSERT INTO deliveries (inbox_id, source) SELECT max(id), 'plane' FROM inbox")
+
+
 WRONGS: dict[Callable[[World], None], str] = {
     merged_twice: "one-merge",
     main_went_back: "main",
@@ -70,6 +89,8 @@ WRONGS: dict[Callable[[World], None], str] = {
     another_version_runs: "production",
     artefact_was_changed: "image",
     message_was_lost: "message",
+    delivery_was_lost: "letter",
+    answer_was_lost: "answer",
     lambda world: change(world, "DELETE FROM coverage_baseline"): "ratchet",
     lambda world: change(world, "DELETE FROM events WHERE to_stage = 'deploy'"): "law-11",
     lambda world: change(

@@ -13,7 +13,7 @@ from tests.proofs.world import World
 from tests.waiting import wait_until
 
 
-@pytest.mark.parametrize("seed", [3, 5])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_kill_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = kill.run(seed, tested, templates, kills=12)
     assert scenario.findings == []

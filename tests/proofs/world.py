@@ -23,6 +23,7 @@ from typing import Any
 from orchestrator.config.environment import load_settings
 from orchestrator.config.settings import Settings
 from orchestrator.runtime.clock import SystemClock
+from tests.deliveries import USER
 from tests.fixtures_git import Hand, person_at
 
 HERE = Path(__file__).parent
@@ -73,6 +74,8 @@ SETTINGS = {
     "ORCH_HEARTBEAT_INTERVAL_S": "2",
     "ORCH_PROCESS_TTL_S": "20",
     "ORCH_REAPER_FINALIZE_GRACE_S": "5",
+    "ORCH_INBOX_INTERVAL_S": "2",
+    "ORCH_PLANE_USER": USER,
 }
 
 
@@ -182,13 +185,13 @@ class World:
         aside.write_text(f"{line}\n" if line else "")
         aside.replace(self.root / "sick")
 
-    def outsider_pushes(self, name: str) -> str | None:
-        """Somebody commits to main past the orchestrator, with plain git; None where main moved meanwhile."""
-        git = self.forge.git
+    def outsider_pushes(self, name: str, path: str | None = None, text: str | None = None) -> str | None:
+        """Somebody commits a file to main past the orchestrator, with plain git; None where main moved meanwhile."""
+        git, path = self.forge.git, path or f"{name}.txt"
         main = git("rev-parse", "main")
-        blob = _with_input(self.forge, f"{name}\n", "hash-object", "-w", "--stdin")
-        listing = git("ls-tree", main)
-        tree = _with_input(self.forge, f"{listing}\n100644 blob {blob}\t{name}.txt\n", "mktree")
+        blob = _with_input(self.forge, text or f"{name}\n", "hash-object", "-w", "--stdin")
+        listing = [line for line in git("ls-tree", main).splitlines() if line.split("\t")[1] != path]
+        tree = _with_input(self.forge, "\n".join([*listing, f"100644 blob {blob}\t{path}", ""]), "mktree")
         who = ("-c", "user.name=Outsider", "-c", "user.email=outsider@example.org")
         new = git(*who, "commit-tree", tree, "-p", main, "-m", f"{name} by somebody else")
         moved = git(
@@ -258,14 +261,15 @@ REST = """
 SELECT (SELECT count(*) FROM effects WHERE state IN ('intended', 'revoking', 'in_doubt'))
      + (SELECT count(*) FROM jobs WHERE status IN ('queued', 'running'))
      + (SELECT count(*) FROM outbox WHERE sent_at IS NULL AND parked_at IS NULL)
-     + (SELECT count(*) FROM inbox WHERE handled_at IS NULL)
+     + (SELECT count(*) FROM inbox LEFT JOIN deliveries ON inbox_id = inbox.id
+          WHERE handled_at IS NULL AND coalesce(attempts, 0) = 0)
      + (SELECT count(*) FROM transition_lease)
      + (SELECT count(*) FROM tasks t WHERE stage NOT IN ('done', 'cancelled')
-          AND hold IS NOT 'escalated' AND hold IS NOT 'blocked'
+          AND hold IS NOT 'escalated' AND hold IS NOT 'blocked' AND hold IS NOT 'person'
           AND NOT (hold IS 'frozen' AND EXISTS (SELECT 1 FROM repo_freeze f WHERE f.repo = t.repo))
           AND NOT (hold IS 'slot' AND EXISTS (
               SELECT 1 FROM slots s LEFT JOIN tasks h ON h.id = s.task_id
-              WHERE s.holder = 'freeze' OR (h.hold IS 'escalated' AND h.id <> t.id)))) AS open
+              WHERE s.holder = 'freeze' OR (h.hold IN ('escalated', 'person') AND h.id <> t.id)))) AS open
 """
 
 

@@ -53,12 +53,12 @@ class Wire:
             thread.join(20)
         shutil.rmtree(self._folder)
 
-    def hold_commits(self) -> None:
-        """From now on whoever sends COMMIT hears nothing more; the server hears of it when it is let go."""
+    def hold_commit(self) -> None:
+        """Whoever sends the next COMMIT hears nothing more; the server hears of it when it is let go."""
         self._holding.set()
 
     def let_go(self) -> None:
-        """Let the server hear the COMMITs that were held."""
+        """Let the server hear the COMMIT that was held."""
         self._go.set()
 
     def _start(self, what: object, *args: object) -> None:
@@ -92,7 +92,8 @@ class Wire:
         self._start(_pump, server, client)
         while True:
             kind, message = _message(client)
-            if kind == b"Q" and b"COMMIT" in message and self._holding.is_set():
+            if kind == b"Q" and message[5:].startswith(b"COMMIT") and self._holding.is_set():
+                self._holding.clear()
                 _end(client)
                 self._go.wait(60)
                 if self._over:

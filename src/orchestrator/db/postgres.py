@@ -115,7 +115,7 @@ class PostgresDatabase:
 
     @contextmanager
     def write(self) -> Iterator[PostgresTx]:
-        """A transaction of its own; durable once left."""
+        """A transaction of its own; durable once left. Its first failed statement ends it."""
         if getattr(self._inside, "writing", False):
             raise InvariantError("a write block was opened inside another one")
         connection = self._begin(self._begin_write)

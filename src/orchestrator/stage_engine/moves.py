@@ -107,7 +107,7 @@ class Moves:
             with self._tools.database.write() as tx:
                 write(tx)
         except DatabaseError:
-            if not self._happened(transition_id):
+            if not self._happened(task.id, transition_id):
                 raise
         self._tools.waypoints.reach("transition.after_commit", task=task.id, target=target)
         self._tools.wake(wake)
@@ -267,9 +267,11 @@ class Moves:
             task_id=moved.id,
         )
 
-    def _happened(self, transition_id: TransitionId) -> bool:
-        """After a lost answer to COMMIT the transition's own id decides (law 2)."""
+    def _happened(self, task_id: TaskId, transition_id: TransitionId) -> bool:
+        """After a lost answer to COMMIT the transition's own id decides, under the row's lock, which a COMMIT that is
+        still on its way holds (law 2)."""
         with self._tools.database.write() as tx:
+            leases.lock_epoch(tx, task_id)
             return events.transition_happened(tx, transition_id)
 
 

@@ -244,7 +244,7 @@ def test_a_lost_answer_to_commit_says_that_nobody_knows(
         with pytest.raises(DatabaseError) as lost, database.write() as tx:
             leases.check(tx, lease_of(task))
             events.append(tx, EventType.NOTE, "operator", task=task, transition_id=this)
-            wire.hold_commits()
+            wire.hold_commit()
         assert lost.value.hint == UNKNOWN
         asked = pool.submit(happened)
         wait_until(lambda: waits_for_a_lock(store))

@@ -326,6 +326,7 @@ class App:
             boot_id=self.boot_id,
             judge=self.ownership.judge,
             process_ttl_s=self.settings.process_ttl_s,
+            max_running_s=self.settings.reaper_max_running_s,
             clock=self.clock,
             telemetry=self.telemetry,
         )

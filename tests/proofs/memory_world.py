@@ -320,7 +320,7 @@ class Installation:
         nobody: Any = _NoRuns()
         lost = LostJobs(
             database, nobody, nobody, boot_id=process.boot_id, judge=self.ownership.judge,
-            process_ttl_s=ALWAYS_SILENT_S, clock=around.clock, telemetry=Telemetry(),
+            process_ttl_s=ALWAYS_SILENT_S, max_running_s=1e9, clock=around.clock, telemetry=Telemetry(),
         )  # fmt: skip
         self.reaper = JobReaper(
             database, nobody, nobody, lost, boot_id=process.boot_id, clock=around.clock, interval_s=1.0,

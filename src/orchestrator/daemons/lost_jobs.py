@@ -1,9 +1,9 @@
 """Jobs that nobody is at any more, at start and in ordinary running alike: a run is watched again, be it over or not; a
 job that has none goes back to the queue (laws 6, 8).
 
-Must hold: only what a process has left that has ended is taken, while this one may take anything over at all, and only
-if nothing has been heard of the other since it was judged. A job is claimed before its run is touched, so that of two
-that find it one acts.
+Must hold: only what a process has left that has ended or hangs is taken, while this one may take anything over at all,
+and only if nothing has been heard of the other since it was judged. A job is claimed before its run is touched, so that
+of two that find it one acts.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from orchestrator.launcher import Launcher
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.ownership.judge import Judge
 from orchestrator.places import PROCESS
-from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.runtime.sweep import sweep
 
 log = structlog.get_logger(__name__)
@@ -51,6 +51,7 @@ class LostJobs:
         boot_id: BootId,
         judge: Judge,
         process_ttl_s: float,
+        max_running_s: float,
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
@@ -60,11 +61,12 @@ class LostJobs:
         self._boot_id = boot_id
         self._judge = judge
         self._ttl_s = process_ttl_s
+        self._max_running_s = max_running_s
         self._clock = clock
         self._telemetry = telemetry
 
     def take_over(self, job: Job, actor: Actor) -> Found:
-        """Take a job from another process, where that has ended.
+        """Take a job from another process, where that has ended, or hangs as a whole beyond the backstop.
 
         :raises OutsideError: its run folder cannot be used. The job is then ours, and is looked at again.
         """
@@ -72,7 +74,7 @@ class LostJobs:
         with self._database.read() as tx:
             now, owner = leases.now(tx), self._process(tx, job.claimed_by)
             run = jobs.open_run_of_job(tx, job.id)
-        if not self._judge.ended(owner, now, read_at):
+        if not (self._judge.ended(owner, now, read_at) or self._hangs(job, owner, now)):
             return Found.OWNER_MAY_LIVE
         if run is None:
             return self._give_back(job, owner, actor)
@@ -104,6 +106,13 @@ class LostJobs:
                 return Found.LOST
             status = requeue(tx, job, "its owner died", actor, free=job.kind.only_looks)
         return Found.REQUEUED if status is not None else Found.LOST
+
+    def _hangs(self, job: Job, owner: ProcessRow | None, now: str) -> bool:
+        """Whether its owner lives, and is beyond the backstop without a sign of life: its own reaper hangs with it."""
+        if owner is None or not owner.silent or job.claimed_at is None:
+            return False
+        held_s = (parse_stamp(now) - parse_stamp(job.claimed_at)).total_seconds()
+        return held_s > self._max_running_s and self._judge.may_take_over()
 
     def _process(self, tx: Tx, boot_id: BootId | None) -> ProcessRow | None:
         return leases.process(tx, boot_id, self._ttl_s) if boot_id else None

@@ -26,6 +26,7 @@ from orchestrator.runtime.wakeups import Wakeups
 from tests.fixtures_db import Store
 from tests.fixtures_ownership import ME, OTHER, TTL_S, Logged, ownership, register
 
+BACKSTOP_S = 3600.0
 GONE = 1  # start ticks that no process has
 
 
@@ -81,12 +82,12 @@ class Shop:
         judge: Judge = owner.judge
         hands = cast(Any, self.hands)
         lost = LostJobs(
-            store.database, hands, hands, boot_id=ME, judge=judge, process_ttl_s=TTL_S, clock=store.clock,
-            telemetry=Telemetry(),
+            store.database, hands, hands, boot_id=ME, judge=judge, process_ttl_s=TTL_S, max_running_s=BACKSTOP_S,
+            clock=store.clock, telemetry=Telemetry(),
         )  # fmt: skip
         self.reaper = JobReaper(
             store.database, hands, hands, lost, boot_id=ME, clock=store.clock, interval_s=1.0,
-            finalize_grace_s=120.0, max_running_s=3600.0, wakeups=Wakeups(),
+            finalize_grace_s=120.0, max_running_s=BACKSTOP_S, wakeups=Wakeups(),
         )  # fmt: skip
         self.recovery = Recovery(
             store.database, lost, cast(Any, nobody), Folders(self.home, ME), owner, boot_id=ME, judge=judge,
@@ -190,6 +191,20 @@ def test_a_living_owner_that_is_silent_keeps_its_jobs(shop: Shop) -> None:
     shop.beat()
     assert shop.reaper.run_once()["dead_owner"] == 0
     assert shop.owner(job) == "slow"
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_a_living_owner_that_hangs_as_a_whole_loses_its_jobs_at_the_backstop(shop: Shop, beats: bool) -> None:
+    """One that shows life has a reaper of its own for that."""
+    register(shop.store, BootId("hung"))
+    job = shop.left(by=BootId("hung"))
+    shop.store.clock.advance(BACKSTOP_S + 1)
+    if beats:
+        with shop.store.database.write() as tx:
+            leases.heartbeat(tx, BootId("hung"))
+    shop.beat()
+    assert shop.reaper.run_once()["dead_owner"] == (0 if beats else 1)
+    assert shop.owner(job) == ("hung" if beats else ME)
 
 
 @pytest.mark.parametrize("run", [True, False])

@@ -6,20 +6,22 @@ of its own when the wire says so, unless it has been ended before.
 
 import hashlib
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
-from orchestrator.deploy.health import HealthResult, HealthVerdict, Seen
+from orchestrator.deploy.health import HealthWatch
 from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Ending, Exit, Started
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError, RequestRefused
 from orchestrator.domain.ids import Digest, Sha
-from orchestrator.repo_config.records import EnvironmentConfig, ProbeConfig
-from orchestrator.runtime.process import ProcessIdentity
+from orchestrator.runtime.http import SystemHttp
+from orchestrator.runtime.process import Completed, Processes, ProcessIdentity
+from tests.clock import FakeClock
 from tests.proofs.wire import DirectWire, Wire
 
 NEVER = "2026-01-05T10:00:00.000000Z"
+HOUR_S = 3600.0
 SOMEBODY = ProcessIdentity("memory", "memory", 1, 1)
 
 Key = tuple[str, Sha, int]
@@ -204,33 +206,31 @@ class MemoryDeployer:
         return self.state.starts.get(key_of(start), Record(None))
 
 
-class MemoryHealth:
-    """Asks the environments what they run; ``sick`` says whether that version keeps well."""
+class MemoryProbe:
+    """The command ``probe <environment>``: asks the environment what it runs, and takes an hour for it, so that one
+    answer decides. ``sick`` says whether that version keeps well."""
 
-    def __init__(self, state: Environments, wire: Wire, sick: Callable[[str, Sha], bool]) -> None:
+    def __init__(
+        self, state: Environments, wire: Wire, sick: Callable[[str, Sha], bool], clock: FakeClock
+    ) -> None:
         self._state = state
         self._wire = wire
         self._sick = sick
+        self._clock = clock
 
-    def observe_once(self, probe: ProbeConfig) -> Seen:
-        return Seen(None, False, "nobody asks this")
+    def run(self, argv: Sequence[str], **ignored: object) -> Completed:
+        _, environment = argv
+        sha = self._wire.ask("health.probe", lambda: self._state.runs.get(environment))
+        self._clock.advance(HOUR_S)
+        well = sha is not None and not self._sick(environment, sha)
+        return Completed(tuple(argv), 0 if well else 1, (sha or "").encode(), b"")
 
-    def watch(
-        self,
-        environment: EnvironmentConfig,
-        expected: Callable[[str], bool],
-        stop: threading.Event,
-        deadline_s: float,
-        *,
-        wanted: str = "",
-        unless: Callable[[str], str | None] = lambda _: None,
-    ) -> HealthResult:
-        sha = self._wire.ask("health.watch", lambda: self._state.runs.get(environment.name))
-        seen = Seen(sha, sha is not None, "answered")
-        right = sha is not None and expected(sha) and unless(sha) is None
-        well = right and sha is not None and not self._sick(environment.name, sha)
-        verdict = HealthVerdict.HEALTHY if well else HealthVerdict.UNHEALTHY
-        return HealthResult(verdict, seen, f"{environment.name} runs {sha}, {verdict}", 1, (seen,))
+
+def memory_health(state: Environments, wire: Wire, sick: Callable[[str, Sha], bool]) -> HealthWatch:
+    """The real watch, which asks these environments, in a time of its own."""
+    clock = FakeClock()
+    probe = MemoryProbe(state, wire, sick, clock)
+    return HealthWatch(http=SystemHttp(), processes=cast(Processes, probe), clock=clock)
 
 
 class MemoryStore:

@@ -56,8 +56,8 @@ from tests.proofs.memory_deployer import (
     Commands,
     Environments,
     MemoryDeployer,
-    MemoryHealth,
     MemoryStore,
+    memory_health,
 )
 from tests.proofs.memory_forge import ForgeState, MemoryForge
 from tests.proofs.memory_git import MemoryClone, MemoryWorkspaces, Objects
@@ -77,14 +77,16 @@ artifact = "dist"
 name = "production"
 deploy = ["deploy"]
 undo = ["undo"]
+healthy_times = 1
 [production.probe]
-command = ["probe"]
+command = ["probe", "production"]
 """
 STAGING = """[staging]
 name = "staging"
 deploy = ["deploy"]
+healthy_times = 1
 [staging.probe]
-command = ["probe"]
+command = ["probe", "staging"]
 """
 ALWAYS_SILENT_S = -1.0  # nobody's heartbeat is younger than this
 
@@ -311,7 +313,7 @@ class Installation:
             wake=lambda ids: None,
             extra=dict,
         )
-        health = MemoryHealth(outside.environments, wire, self._sick)
+        health = memory_health(outside.environments, wire, self._sick)
         self.checks = Checks(
             database, places, folders, deployer, health,
             processes=cast(Any, self.processes), clock=around.clock, entropy=around.entropy, environ={},

@@ -136,7 +136,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         python(f"{ENGINE}.moves:_give_back", "FREEING"),
         trigger("stage_frees_its_slots"),
     ),
-    "merge_slot_to_done": (python(f"{ENGINE}.moves:_give_back", "environment_slot("),),
+    "merge_slot_to_done": (python(f"{ENGINE}.moves:_give_back", "slots_of_deploy("),),
     "lent_slot_returns": (
         python("orchestrator.db.slots:free_all", "give_to_freeze("),
         statement("slots.give_to_freeze", "repo_freeze"),

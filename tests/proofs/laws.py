@@ -210,8 +210,8 @@ def starts_are_intended_and_have_their_slot(scene: Scene) -> Iterator[str]:
             continue
         if record.claim.by is Claimant.REVOKER or record.start.kind is DeployKind.UNDO:
             continue
-        slot = MERGE_SLOT if key[0] == "production" else f"environment:{key[0]}"
-        if scene.ledger.slots.get(slot, {}).get("task_id") != known[0]["task_id"]:
+        needed = [f"environment:{key[0]}"] + ([MERGE_SLOT] if key[0] == "production" else [])
+        if any(scene.ledger.slots.get(slot, {}).get("task_id") != known[0]["task_id"] for slot in needed):
             yield f"{key[0]} started without its slot"
 
 

@@ -120,7 +120,7 @@ class Acts:
 
             def freeze(tx: Tx) -> None:
                 serial_gate.freeze(tx, at.task, at.lease.owner, reason)
-                serial_gate.keep_for_the_freeze(tx, at.task)
+                serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
 
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
         try:
@@ -262,7 +262,7 @@ class Acts:
         def freeze(tx: Tx) -> None:
             ratchet(tx)
             serial_gate.freeze(tx, at.task, at.lease.owner, objection)
-            serial_gate.keep_for_the_freeze(tx, at.task)
+            serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
 
         why = f"merged, but not as tested; nothing is deployed, and the repository is frozen: {objection}"
         self._moves.move(
@@ -299,7 +299,7 @@ class Acts:
                 Hold.ESCALATED,
                 why,
                 proofs=[proof],
-                also=lambda tx: serial_gate.keep_for_the_freeze(tx, at.task),
+                also=lambda tx: serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner),
             )
         if proof.intent.name is EffectName.DEPLOY_INIT and at.task.stage is not Stage.DEPLOY:
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=[proof])

@@ -280,9 +280,11 @@ def _give_back(tx: Tx, at: Situation, target: Stage) -> bool:
     freed = False
     if target in FREEING:
         freed = serial_gate.give_back(tx, at.task, at.lease.owner)
-    elif target is Stage.DEPLOY and at.config is not None and at.config.staging is not None:
-        staging = slots.environment_slot(at.config.staging.name)
-        freed = serial_gate.give_back(tx, at.task, at.lease.owner, only=staging)
+    elif target is Stage.DEPLOY and at.config is not None:
+        kept = serial_gate.slots_of_deploy(at.task, at.config)
+        for name in serial_gate.slots_needed(at.task, at.config):
+            if name not in kept:
+                freed = serial_gate.give_back(tx, at.task, at.lease.owner, only=name) or freed
     return (
         freed or at.task.hold in serial_gate.IN_LINE
     )  # whoever waited behind a waiter that gives up is next

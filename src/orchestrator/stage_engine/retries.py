@@ -96,7 +96,7 @@ class Retries:
 
     def _start_again(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
         def take(tx: Tx) -> None:
-            serial_gate.take_again(tx, at.task)
+            serial_gate.take_again(tx, at.task, serial_gate.slots_of_deploy(at.task, at.settings))
             answered(tx)
             tasks.forgive(tx, at.task.id)
 

@@ -4,6 +4,8 @@ Every function belongs to one transaction. What must hold: while a repository is
 is the freeze's, or of the one task that it is lent to, or of a broken task whose own deploy is started again.
 """
 
+from dataclasses import replace
+
 from orchestrator.db import effects, events, slots, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName
@@ -28,11 +30,17 @@ class SlotBusy(Exception):
 
 
 def slots_needed(task: Task, config: RepoConfig) -> list[str]:
-    """The shared places that a task holds in deploy-staging."""
+    """The shared places that a task holds in deploy-staging; production too: another repository may deploy there."""
     names = [slots.merge_slot(task.repo)]
-    if config.staging is not None:
-        names.append(slots.environment_slot(config.staging.name))
-    return names
+    for environment in (config.staging, config.production):
+        if environment is not None:
+            names.append(slots.environment_slot(environment.name))
+    return list(dict.fromkeys(names))
+
+
+def slots_of_deploy(task: Task, config: RepoConfig) -> list[str]:
+    """Those that it keeps until production is stable."""
+    return slots_needed(task, replace(config, staging=None))
 
 
 def why_no_turn(tx: Tx, task: Task) -> SlotBusy | None:
@@ -74,13 +82,13 @@ def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
         events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
 
 
-def take_again(tx: Tx, task: Task) -> None:
-    """Take the merge slot, the freeze's too, for the deploy of a broken task to be started once more (N10).
+def take_again(tx: Tx, task: Task, names: list[str]) -> None:
+    """Take the slots, the freeze's too, for the deploy of a broken task to be started once more (N10).
 
     :raises SlotBusy: another task has it, or something has been merged since.
     """
     slots.take_from_freeze(tx, task.repo, task.id)
-    busy = slots.take_all(tx, task.repo, task.id, [slots.merge_slot(task.repo)])
+    busy = slots.take_all(tx, task.repo, task.id, names)
     if busy is not None:
         raise SlotBusy(f"{busy.name} is held by {busy.work_item}")
     if effects.merged_since(tx, task.id):  # asked with the slot in hand: nothing can be merged any more
@@ -110,9 +118,13 @@ def whose_turn(tx: Tx, repo: RepoName) -> list[TaskId]:
     return [*borrower, *tasks.first_in_line(tx)]
 
 
-def keep_for_the_freeze(tx: Tx, task: Task) -> None:
-    """The broken task's merge slot goes to the freeze: with the undo settled, or at once where there is none."""
+def keep_for_the_freeze(tx: Tx, task: Task, owner: Actor) -> None:
+    """The broken task's merge slot goes to the freeze: with the undo settled, or at once where there is none.
+    Production is free then for whoever comes next, the fix first of all."""
     slots.give_to_freeze(tx, task.repo, task.id)
+    for name in slots.held_by(tx, task.id):
+        if name != slots.merge_slot(task.repo):
+            give_back(tx, task, owner, only=name)
 
 
 def freeze(tx: Tx, task: Task, owner: Actor, reason: str) -> None:

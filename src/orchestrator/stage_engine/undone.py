@@ -51,7 +51,7 @@ class Undone:
         def freeze(tx: Tx) -> None:
             if slots.frozen(tx, at.task.repo) is None:  # the runner of a deploy of ourselves was first
                 serial_gate.freeze(tx, at.task, at.lease.owner, why)
-            serial_gate.keep_for_the_freeze(tx, at.task)
+            serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
 
         failed = why_not_undone(proof.intent, proof.fact)
         if failed is None:

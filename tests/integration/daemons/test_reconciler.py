@@ -196,7 +196,7 @@ def _failing(net: Net, name: EffectName = EffectName.MERGE_PR, **judged: object)
     with net.store.database.write() as tx:
         carried = judged or {"repo": "sample"}
         effect = effects.intend(tx, lease, name, f"k{task.id}", 1, token="t", judged=carried)
-        failures.note(tx, task.id, effect.effect_id, "no route to host")
+        failures.note(tx, task.id, "no route to host")
     return effect.effect_id
 
 

@@ -163,19 +163,20 @@ def test_dirty_checkout_is_neither_touched_nor_delivered(pipeline: Build) -> Non
     assert line.person.git("status", "--porcelain").splitlines() == ["M src/app.py", "?? notes.txt"]
 
 
-def test_shared_environment_is_used_by_one_repository_at_a_time(pipeline: Build) -> None:
-    line = pipeline(staging=True, settings={"ORCH_MAX_CHECKS": "2"}).start()
+@pytest.mark.parametrize("place", ["staging", "production"])
+def test_shared_environment_is_used_by_one_repository_at_a_time(pipeline: Build, place: str) -> None:
+    line = pipeline(settings={"ORCH_MAX_CHECKS": "2"}, **{place: True}).start()
     other = person_at(
         line.root / "other",
-        {"src/app.py": "A = 1\n", ".orchestrator.toml": config_of(line.root, staging=True)},
+        {"src/app.py": "A = 1\n", ".orchestrator.toml": config_of(line.root, **{place: True})},
     )
     line.app.register_repository(other.folder, name="other", prefix="O")
-    line.deploys(staging={"until": str(line.root / "go")})
+    line.deploys(**{place: {"until": str(line.root / "go")}})
     items = [line.add(), line.add(repo="other")]
     waiter = wait_until(lambda: next((i for i in items if line.task(i).hold is Hold.SLOT), None))
-    assert "environment:staging" in str(line.task(waiter).hold_reason)
+    assert f"environment:{place}" in str(line.task(waiter).hold_reason)
     assert len(line.slots()) == 2
     (line.root / "go").touch()
     for item in items:
         line.done(item)
-    assert len(line.deployed("staging")) == 2
+    assert len(line.deployed(place)) == 2

@@ -8,8 +8,9 @@ from orchestrator.domain.errors import RequestRefused
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
+from orchestrator.repo_config.records import CiConfig, EnvironmentConfig, ProbeConfig, RepoConfig
 from orchestrator.stage_engine import serial_gate
-from orchestrator.stage_engine.serial_gate import SlotBusy
+from orchestrator.stage_engine.serial_gate import SlotBusy, slots_needed, slots_of_deploy
 from tests.fixtures_db import REPO, Store
 
 
@@ -141,3 +142,33 @@ def test_a_slot_that_is_kept_for_no_freeze_is_freed_by_lifting(store: Store) -> 
     with store.database.write() as tx:
         assert not serial_gate.lift(tx, REPO, person="Ann", reason="")
     assert why_not(store, fix) is None
+
+
+def config(staging: str | None, production: str | None) -> RepoConfig:
+    def place(name: str | None) -> EnvironmentConfig | None:
+        return EnvironmentConfig(name, ("deploy",), ProbeConfig(url="http://x")) if name is not None else None
+
+    return RepoConfig("main", CiConfig(("check",)), staging=place(staging), production=place(production))
+
+
+def test_production_is_a_shared_place_as_staging_is(store: Store) -> None:
+    """Another repository may name the same one: neither may start there over the other's start."""
+    task = store.new_task()
+    names = [merge_slot(REPO), "environment:stage", "environment:prod"]
+    assert slots_needed(task, config("stage", "prod")) == names
+    assert slots_of_deploy(task, config("stage", "prod")) == [names[0], names[2]]
+    assert slots_needed(task, config("one", "one")) == [names[0], "environment:one"]
+    assert slots_of_deploy(task, config("one", "one")) == [names[0], "environment:one"]
+    assert slots_needed(task, config(None, None)) == [names[0]]
+
+
+def test_what_broke_gives_production_back_and_takes_it_again(store: Store) -> None:
+    broken = frozen_by(store)
+    names = slots_of_deploy(broken, config(None, "prod"))
+    with store.database.write() as tx:
+        slots.lend(tx, REPO, broken.id)
+        serial_gate.take_again(tx, broken, names)
+        assert sorted(slots.held_by(tx, broken.id)) == sorted(names)
+        serial_gate.keep_for_the_freeze(tx, broken, Actor.MONITOR)
+        assert slots.held_by(tx, broken.id) == []
+        assert [(slot.name, slot.frozen) for slot in slots.all_slots(tx)] == [(merge_slot(REPO), True)]

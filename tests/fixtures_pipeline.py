@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,7 @@ class Pipeline:
     processes: SystemProcesses = field(default_factory=ForkedProcesses)
     settings: dict[str, str] = field(default_factory=dict)
     repo: str = "sample"
+    database_url: str | None = None  # of PostgreSQL
     _open: ExitStack = field(default_factory=ExitStack)
     _children: list[ForkedChild] = field(default_factory=list)
     _app: App | None = None
@@ -127,9 +128,10 @@ class Pipeline:
     def open(self) -> App:
         """Open the state folder; nothing runs yet."""
         outside = Outside(self.environ, clock=self.clock, processes=self.processes, waypoints=self.points)
-        self._app = self._open.enter_context(
-            open_app(load_settings(self.variables()), self.environ, role="run", outside=outside)
-        )
+        settings = load_settings(self.variables())
+        if self.database_url is not None:
+            settings = replace(settings, database_url=self.database_url)
+        self._app = self._open.enter_context(open_app(settings, self.environ, role="run", outside=outside))
         return self._app
 
     def start(self) -> "Pipeline":
@@ -329,8 +331,9 @@ Build = Callable[..., Pipeline]
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Iterator[Build]:
+def pipeline(request: pytest.FixtureRequest, tmp_path: Path, database_kind: str) -> Iterator[Build]:
     """Makes an installation: ``pipeline(staging=True, …)``; ``more`` is added to ``.orchestrator.toml``."""
+    url = request.getfixturevalue("empty_postgres_url") if database_kind == "postgres" else None
     made: list[Pipeline] = []
 
     def build(
@@ -338,6 +341,7 @@ def pipeline(tmp_path: Path) -> Iterator[Build]:
     ) -> Pipeline:
         root = tmp_path if not made else tmp_path / f"more-{len(made)}"
         new = pipeline_at(root, more, files=files, config=config, **parts)
+        new.database_url = url
         made.append(new)
         return new
 

@@ -207,8 +207,16 @@ class Settings:
 
     @property
     def database_path(self) -> Path:
-        """The SQLite file."""
+        """The SQLite file. With PostgreSQL there is none: then only the lock beside it exists, for the state folder
+        belongs to one process all the same."""
+        if self.on_postgres:
+            return self.home / "orchestrator.db"
         return Path(self.database_url.removeprefix("sqlite://"))
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether the database is PostgreSQL. No setting says so yet."""
+        return self.database_url.startswith("postgresql://")
 
     @property
     def loopback(self) -> bool:

@@ -1,5 +1,7 @@
 """A ticket from filed to running software: what git, the store, the environments and the journals show of it."""
 
+import pytest
+
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage, Track
@@ -9,6 +11,7 @@ from tests.fixtures_pipeline import Build
 FULL = ["analyst", "architect", "developer", "reviewer", "tester", "deployer"]
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
 def test_full_track_tested_tree_is_merged_built_and_running(pipeline: Build) -> None:
     line = pipeline(coverage=True, image=True, staging=True, production=True).start()
     before = line.main

@@ -2,8 +2,9 @@
 
 What must hold: a process reports only the start that has brought the very SHA it was built from, found at its own start
 and once it has stayed up for as long as its environment asks; so neither the process that was there before nor one that
-crashes again and again is taken for the new version. A deploy that has started is the finalizer's; one that has not is
-driven on by the ordinary door. The runner is left alone (NFR-5).
+crashes again and again is taken for the new version. A record that cannot be read is read again for as long as this
+process lives; its time to stay up has begun all the same. A deploy that has started is the finalizer's; one that has
+not is driven on by the ordinary door. The runner is left alone (NFR-5).
 """
 
 import structlog
@@ -40,37 +41,55 @@ class SelfDeploys:
         self._deployer = deployer
         self._build_sha = build_sha
         self._clock = clock
+        self._began = clock.boottime()
         self._reports: list[tuple[float, DeployStart]] = []  # when due, what
+        self._unread: list[tuple[Intent, str]] = []  # undecided, and whose claim could not be read yet
 
     def begin(self) -> bool:
-        """Sort what an earlier life has left undecided; True where something is to be reported later."""
+        """Sort what an earlier life has left undecided; True where something is to be reported or read later."""
         with self._database.read() as tx:
             undecided = effects.undecided_self_starts(tx)
             named = {start.effect_id: tasks.get(tx, start.task_id).work_item for start in undecided}
-        for intent in undecided:
-            if self._has_started(intent, named[intent.effect_id]):
-                self._driver.finalize(intent.task_id)
-                self._expect(intent, named[intent.effect_id])
-        return bool(self._reports)
+        self._began = self._clock.boottime()
+        self._unread = [(intent, named[intent.effect_id]) for intent in undecided]
+        self._sort(first=True)
+        return bool(self._reports or self._unread)
 
     def run_once(self) -> dict[str, int]:
-        """Report what is due."""
+        """Report what is due, and read again what could not be read."""
+        self._sort(first=False)
         now = self._clock.boottime()
         due = [start for at, start in self._reports if at <= now]
         reported = sum(self._deployer.report(start) for start in due)
         self._reports = [(at, start) for at, start in self._reports if start not in due]
-        self.interval_s = REPORTING_S if self._reports else REST_S
-        return {"reported": reported, "to_report": len(self._reports)}
+        self.interval_s = REPORTING_S if self._reports or self._unread else REST_S
+        return {"reported": reported, "to_report": len(self._reports), "unread": len(self._unread)}
 
-    def _has_started(self, intent: Intent, work_item: str) -> bool:
-        """Whether its child has claimed it. Odd records are named; what they mean is settled by the ledger alone."""
+    def _sort(self, *, first: bool) -> None:
+        unread, self._unread = self._unread, []
+        for intent, work_item in unread:
+            started = self._has_started(intent, work_item, first=first)
+            if started is None:
+                self._unread.append((intent, work_item))
+            elif started:
+                self._driver.finalize(intent.task_id)
+                self._expect(intent, work_item)
+        if self._unread:
+            self.interval_s = REPORTING_S
+
+    def _has_started(self, intent: Intent, work_item: str, *, first: bool) -> bool | None:
+        """Whether its child has claimed it; None where that cannot be read: there is a claim, and it is older than we.
+
+        Odd records are named, once; what they mean is settled by the ledger alone.
+        """
         start = start_of(intent)
         try:
             claim = self._deployer.started(start)
             prepared = self._deployer.prepared(start)
         except OutsideError as error:
-            log.warning("self-deploy in doubt", task=work_item, sha=start.sha, reason=str(error))
-            return False
+            if first:
+                log.warning("self-deploy in doubt", task=work_item, sha=start.sha, reason=str(error))
+            return None
         child = claim is not None and claim.by is Claimant.CHILD
         if prepared and claim is None:
             log.warning(
@@ -88,7 +107,7 @@ class SelfDeploys:
         start = start_of(intent)
         if start.sha == self._build_sha:
             stay = float(str(intent.judged.get("stable_for_s", 0.0)))
-            self._reports.append((self._clock.boottime() + stay, start))
+            self._reports.append((self._began + stay, start))
             self.interval_s = REPORTING_S
         elif self._build_sha:
             log.warning(

@@ -2,8 +2,9 @@
 
 What must hold: it starts and undoes nothing. While a start is under way, unsettled or not yet judged it waits. What it
 compares with is the configuration of the commit that the start's M was built on: by that the start was made and judged.
-An answer that names no version is no drift: what is not known is shown, not told. One alert for each start, one word
-when it is over; both survive a restart.
+An answer that names no version is no drift: what is not known is shown, not told. One alert for each version that runs
+instead, one word when it is over, and anew when it drifts again: the task's own story says what was told, so a restart
+forgets nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -55,6 +56,7 @@ class Watched:
     expected: str | None
     seen: str | None = None
     looks: int = 0  # in a row that showed something else
+    alike: int = 0  # in a row that showed this very version
     since: str | None = None  # the first of them
     detail: str = ""
 
@@ -139,16 +141,19 @@ class DriftWatch:
     def _judge(self, watched: Watched, task: Task, seen: Seen) -> Watched:
         with self._lock:
             before = self._watched.get(watched.environment)
-        looks, since = 0, None
+        looks, since, alike = 0, None, 0
         if before is not None and before.sequence == watched.sequence:
             looks, since = before.looks, before.since
+            alike = before.alike if before.seen == seen.sha else 0
         if seen.sha is None:
             return replace(watched, state=State.UNKNOWN, looks=looks, since=since, detail=seen.detail)
         if seen.sha == watched.expected:
             self._tell_that_it_is_over(watched, task)
             return replace(watched, state=State.AS_DEPLOYED, seen=seen.sha)
         since = since or stamp(self._clock.utc())
-        watched = replace(watched, state=State.DIFFERS, seen=seen.sha, looks=looks + 1, since=since)
+        watched = replace(
+            watched, state=State.DIFFERS, seen=seen.sha, looks=looks + 1, alike=alike + 1, since=since
+        )
         if watched.looks < LOOKS:
             return watched
         self._tell(watched, task)
@@ -182,28 +187,52 @@ class DriftWatch:
         raise ConfigError(f"{task.repo} has no environment {environment} at {found[-1].base_sha[:12]}.")
 
     def _tell(self, watched: Watched, task: Task) -> None:
-        """Once for each start: the message's id says so, in whatever life of the service."""
+        """Once for each version that is seen before it is over; a further one has to stay for some looks itself."""
         text = (
             f"{task.work_item}: {watched.environment} runs {watched.seen}, not {watched.expected}, which was "
             f"last brought there. Nothing was done about it."
         )
         with self._database.write() as tx:
-            if not _call(tx, task, text, *_about(watched)):
+            told = _told(tx, task, watched)
+            if watched.seen in told.now or (told.now and watched.alike < LOOKS):
                 return
+            alerts.call(tx, text, *_about(watched), told.words, task_id=task.id, work_item=task.work_item)
             events.lesson(tx, "drift", text, task_id=task.id)
-            data = {"environment": watched.environment, "expected": watched.expected, "seen": watched.seen}
+            data = {"expected": watched.expected, "seen": watched.seen, **_start_of(watched)}
             events.append(tx, EventType.DRIFT_SEEN, self.name, task=task, data=data)
 
     def _tell_that_it_is_over(self, watched: Watched, task: Task) -> None:
-        about = _about(watched)
         with self._database.read() as tx:
-            if not alerts.called(tx, *about) or alerts.called(tx, *about, "over"):
+            if not _told(tx, task, watched).now:
                 return
         text = f"{task.work_item}: {watched.environment} runs {watched.expected} again."
         with self._database.write() as tx:
-            if _call(tx, task, text, *about, "over"):
-                data = {"environment": watched.environment, "expected": watched.expected}
-                events.append(tx, EventType.DRIFT_OVER, self.name, task=task, data=data)
+            told = _told(tx, task, watched)
+            if not told.now:
+                return
+            alerts.call(tx, text, *_about(watched), told.words, task_id=task.id, work_item=task.work_item)
+            data = {"expected": watched.expected, **_start_of(watched)}
+            events.append(tx, EventType.DRIFT_OVER, self.name, task=task, data=data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What people know of drift from one start."""
+
+    words: int  # how often they were told anything
+    now: frozenset[str]  # the versions they know to run instead; empty where it is over
+
+
+def _told(tx: Tx, task: Task, watched: Watched) -> _Told:
+    words, now = 0, frozenset[str]()
+    for event in events.drifts(tx, task.id):
+        of = event.data.get("start", watched.sequence)  # not written down before a second drift was told
+        if (event.data.get("environment"), of) != (watched.environment, watched.sequence):
+            continue
+        words += 1
+        seen = event.type is EventType.DRIFT_SEEN
+        now = now | {str(event.data["seen"])} if seen else frozenset()
+    return _Told(words, now)
 
 
 def _expected(start: Intent) -> str | None:
@@ -225,5 +254,5 @@ def _about(watched: Watched) -> tuple[object, ...]:
     return "drift", watched.environment, watched.sequence
 
 
-def _call(tx: Tx, task: Task, text: str, *about: object) -> bool:
-    return alerts.call(tx, text, *about, task_id=task.id, work_item=task.work_item)
+def _start_of(watched: Watched) -> dict[str, object]:
+    return {"environment": watched.environment, "start": watched.sequence}

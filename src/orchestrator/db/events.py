@@ -44,6 +44,11 @@ def of_task(tx: Tx, task_id: TaskId, *, after: int = 0, limit: int = PAGE) -> li
     return [_event(row) for row in tx.all("events.of_task", task_id=task_id, after=after, limit=limit)]
 
 
+def drifts(tx: Tx, task_id: TaskId) -> list[Event]:
+    """What was told of drift from what a task last brought somewhere, in order."""
+    return [_event(row) for row in tx.all("events.drifts", task_id=task_id)]
+
+
 def transition_happened(tx: Tx, transition_id: TransitionId) -> bool:
     """Whether the commit with this id took place: decides after a lost answer to COMMIT (law 2)."""
     return tx.one("events.by_transition", transition_id=transition_id) is not None

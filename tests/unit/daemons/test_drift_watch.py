@@ -1,4 +1,5 @@
-"""The drift watch: one alert for each start, told over once, never while a start is under way, starting nothing."""
+"""The drift watch: one alert for each version that runs instead, told over once; never while a start is under way, and
+starting nothing."""
 
 import json
 from dataclasses import dataclass, field
@@ -142,6 +143,43 @@ def test_something_else_is_told_once_with_its_number_and_told_over_once(world: W
         row["type"] for row in store.rows("SELECT type FROM events WHERE type LIKE 'drift%' ORDER BY id")
     ]
     assert types == ["drift.seen", "drift.over"]
+
+
+def test_a_second_drift_is_told_as_the_first_was(world: World) -> None:
+    world.started(M1)
+    for _ in range(2):
+        world.runs["production"] = OTHER
+        world.look(LOOKS)
+        world.new_life()
+        world.look(LOOKS)
+        world.runs["production"] = M1
+        world.look()
+        world.new_life()
+        world.look(2)
+    assert ["again" in alert for alert in world.alerts()] == [False, True, False, True]
+
+
+def test_another_version_in_the_middle_of_a_drift_is_told_once_it_stays(world: World) -> None:
+    world.started(M1)
+    world.runs["production"] = OTHER
+    world.look(LOOKS)
+    for sha in (M2, OTHER) * 4:  # in turn: neither stays
+        world.runs["production"] = sha
+        world.look()
+    assert len(world.alerts()) == 1
+    world.runs["production"] = M2
+    world.look(LOOKS)
+    world.runs["production"] = OTHER
+    world.look(LOOKS * 2)
+    assert [M2 in alert for alert in world.alerts()] == [False, True]
+
+
+def test_versions_that_answer_in_turn_are_told_though_neither_stays(world: World) -> None:
+    world.started(M1)
+    for sha in (M2, OTHER) * 3:
+        world.runs["production"] = sha
+        world.look()
+    assert len(world.alerts()) == 1
 
 
 def test_a_wavering_environment_has_to_differ_in_a_row(world: World) -> None:

@@ -5,6 +5,9 @@ VALUES (:task_id, :type, :actor, :stage, :to_stage, :round, :epoch, :transition_
 -- name: of_task
 SELECT * FROM events WHERE task_id = :task_id AND id > :after ORDER BY id LIMIT :limit;
 
+-- name: drifts
+SELECT * FROM events WHERE task_id = :task_id AND type IN ('drift.seen', 'drift.over') ORDER BY id;
+
 -- name: by_transition
 SELECT id FROM events WHERE transition_id = :transition_id;
 

@@ -174,7 +174,7 @@ def read_start(folder: Path) -> DeployStart | None:
     if record is None:
         return None
     try:
-        return _start_from(record)
+        return start_from(record)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(folder / START_FILE) from error
 
@@ -250,7 +250,11 @@ def to_bytes(record: DeployStart | Started | Reported | Exit) -> bytes:
     return (json.dumps(asdict(record), default=str, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _start_from(record: Mapping[str, object]) -> DeployStart:
+def start_from(record: Mapping[str, object]) -> DeployStart:
+    """The start that a record carries: the runner's ``start.json``, or an intent with what identifies it.
+
+    :raises KeyError, TypeError, ValueError: a field is missing or no such thing.
+    """
     argv, env, undo = record["argv"], mapping(record["env"]), record.get("undo")
     if not isinstance(argv, list) or not argv:
         raise TypeError("argv")
@@ -273,7 +277,7 @@ def _start_from(record: Mapping[str, object]) -> DeployStart:
 
 
 def _undo_from(record: Mapping[str, object]) -> ConditionalUndo:
-    return ConditionalUndo(_start_from(mapping(record["start"])), float(number(record["within_s"])))
+    return ConditionalUndo(start_from(mapping(record["start"])), float(number(record["within_s"])))
 
 
 def _started_from(record: Mapping[str, object]) -> Started:

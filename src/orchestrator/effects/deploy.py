@@ -8,13 +8,19 @@ until then it is under way, and nothing that waits for it goes on.
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from orchestrator.deploy.deployer import Deployer
-from orchestrator.deploy.records import Claimant, ConditionalUndo, DeployKind, DeployStart, Exit, Started
+from orchestrator.deploy.records import (
+    Claimant,
+    ConditionalUndo,
+    DeployKind,
+    DeployStart,
+    Exit,
+    Started,
+    start_from,
+)
 from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Underway, Unknown
 from orchestrator.domain.errors import InvariantError, OutsideError
-from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.effects import judged
 
 CONDITIONAL_UNDO = (
@@ -144,22 +150,11 @@ def prepared_undo(intent: Intent) -> PreparedUndo | None:
 
 
 def _start(kind: DeployKind, carried: Mapping[str, object], sequence: int, token: str) -> DeployStart:
-    argv, env = carried.get("argv"), carried.get("env")
-    return DeployStart(
-        environment=str(carried["environment"]),
-        sha=Sha(str(carried["sha"])),
-        generation=int(str(carried["generation"])),
-        digest=Digest(str(carried["digest"])),
-        artifact=Path(str(carried["artifact"])),
-        token=token,
-        argv=tuple(str(word) for word in argv) if isinstance(argv, list) else (),
-        timeout_s=float(str(carried["timeout_s"])),
-        work_item=WorkItem(str(carried["work_item"])),
-        sequence=sequence,
-        installation=str(carried["installation"]),
-        kind=kind,
-        env={name: str(value) for name, value in env.items()} if isinstance(env, dict) else {},
-    )
+    named = {"kind": kind.value, "sequence": sequence, "token": token, "undo": None}
+    try:
+        return start_from({**carried, **named})
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvariantError(f"the intent {sequence} carries no whole start: {error!r}") from error
 
 
 def _fact(intent: Intent, held: Started) -> dict[str, object]:

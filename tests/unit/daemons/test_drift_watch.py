@@ -86,8 +86,10 @@ class World:
     def effect(self, task: Task, sha: str, *, name: str, state: str = "applied", **more: object) -> None:
         self.sequence += 1
         told = {
-            "environment": "production", "sha": sha, "generation": 1, "digest": "x", "artifact": "/x", "argv": [],
-            "timeout_s": 1, "work_item": task.work_item, "installation": "i", "step": "effect:deploy_init/production",
+            "environment": "production", "sha": sha, "generation": 1, "digest": "x", "artifact": "/x",
+            "argv": ["deploy"],
+            "timeout_s": 1, "work_item": task.work_item, "installation": "i", "env": {},
+            "step": "effect:deploy_init/production",
             **more,
         }  # fmt: skip
         values = {

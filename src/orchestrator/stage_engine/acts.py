@@ -31,7 +31,8 @@ from orchestrator.rules.transitions import (
 from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
-from orchestrator.stage_engine.plans import NotYet, Plan, Plans, branch_of, candidate_check, of_prepared
+from orchestrator.stage_engine.not_now import NotNow
+from orchestrator.stage_engine.plans import Plan, Plans, branch_of, candidate_check, of_prepared
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
@@ -76,7 +77,7 @@ class Acts:
             with self._tools.database.write() as tx:
                 leases.check(tx, at.lease)
                 intent = self._intend(tx, at, self._plans.of(tx, at, step, tip))
-        except NotYet as why:
+        except NotNow as why:
             return self._wait(at, str(why))
         self._tools.waypoints.reach(f"{intent.name.value}.intended", task=at.task.id, epoch=at.lease.epoch)
         if intent.state is EffectState.APPLIED:
@@ -125,7 +126,7 @@ class Acts:
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
         try:
             intent = self._intend_undo(at, config, config.undo, last, reason, proofs)
-        except NotYet as later:
+        except NotNow as later:
             return self._undo_waits(at, reason, str(later), proofs)
         return self.drive(at, intent)
 
@@ -140,7 +141,7 @@ class Acts:
     ) -> Intent:
         """The freeze and the undo's intent in one commit.
 
-        :raises NotYet: another start there is not settled; nothing was written.
+        :raises NotNow: another start there is not settled; nothing was written.
         """
         with self._tools.database.write() as tx:
             self._settle(tx, at, proofs)
@@ -331,7 +332,7 @@ class Acts:
                     raise InvariantError(f"nothing was started in {config.name} that could be undone")
                 plan = self._plans.undo(tx, at, config, config.undo, last, anew=True)
                 intent = self._intend(tx, at, plan)
-        except NotYet as later:
+        except NotNow as later:
             return self._undo_waits(at, judged.text(proof.intent, "reason"), str(later), [proof])
         return self.drive(at, intent)
 
@@ -408,7 +409,7 @@ class Acts:
         with self._tools.database.read() as tx:
             last = effects.last_start(tx, environment.name)
         if last is not None and self._deployer.exit(start_of(last)) is None:
-            raise NotYet(
+            raise NotNow(
                 f"the start of {last.judged['sha']} in {environment.name} has not ended "
                 f"({declare_ended(last)})"
             )

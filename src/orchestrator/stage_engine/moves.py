@@ -19,7 +19,8 @@ from orchestrator.effects.ledger import Proof
 from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind, allowed, next_step
 from orchestrator.stage_engine import answers, serial_gate
-from orchestrator.stage_engine.serial_gate import SlotBusy, slots_needed
+from orchestrator.stage_engine.not_now import NotNow
+from orchestrator.stage_engine.serial_gate import slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
 
 CHECK_ATTEMPTS = (
@@ -127,7 +128,7 @@ class Moves:
 
         try:
             return self.move(at, Stage.DEPLOY_STAGING, EdgeKind.ADVANCE, reason=reason, before=take)
-        except SlotBusy as busy:
+        except NotNow as busy:
             return self.hold(at, busy.hold, busy.reason)
 
     def hold(

@@ -31,6 +31,7 @@ from orchestrator.rules.transitions import (
     Step,
 )
 from orchestrator.runtime.entropy import Entropy
+from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.situation import OwnDelivery, Situation
 
 log = structlog.get_logger(__name__)
@@ -49,10 +50,6 @@ class Plan:
     judged: dict[str, object]
     sequence: int | None = None  # None: drawn with the intent
     of_m: bool = False  # bound to this very candidate: revoked, it never comes back (DESIGN §3)
-
-
-class NotYet(Exception):
-    """The step cannot be intended now; the text says why. Leaves a write block without a trace."""
 
 
 class Plans:
@@ -76,7 +73,7 @@ class Plans:
     def of(self, tx: Tx, at: Situation, step: Step, tip: Sha | None) -> Plan:
         """The plan of a step; ``tip`` is where the forge has the task's branch, for a push of it.
 
-        :raises NotYet: it cannot be intended now.
+        :raises NotNow: it cannot be intended now.
         """
         plan = self._of[step.name](tx, at, tip)
         plan.judged["step"] = step.name
@@ -189,7 +186,7 @@ class Plans:
         before = _last_good(tx, environment.name)
         drawn = effects.draw_generation(tx, environment.name, candidate.sha)
         if drawn is None:
-            raise NotYet(f"an earlier start in {environment.name} is not settled")
+            raise NotNow(f"an earlier start in {environment.name} is not settled")
         generation, token = drawn
         digest = _digest(tx, at)
         carried: dict[str, object] = {

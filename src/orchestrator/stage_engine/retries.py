@@ -5,7 +5,6 @@ older is started any more, and production is looked at again instead (DESIGN §3
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from orchestrator.db import effects, jobs, leases, tasks
 from orchestrator.db.database import Tx
@@ -19,15 +18,8 @@ from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind,
 from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.closing import Closing
 from orchestrator.stage_engine.moves import Moves
-from orchestrator.stage_engine.serial_gate import SlotBusy
+from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
-
-
-@dataclass(frozen=True, slots=True)
-class NotNow:
-    """Why the task cannot go on."""
-
-    reason: str
 
 
 class Retries:
@@ -38,8 +30,11 @@ class Retries:
         self._moves = moves
         self._closing = Closing(tools, moves)
 
-    def go_on(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
-        """Release the task in one commit with the answer to the person."""
+    def go_on(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome:
+        """Release the task in one commit with the answer to the person.
+
+        :raises NotNow: it cannot go on; nothing was written.
+        """
         step = next_step(at.task.stage, at.passed, at.has)
         with self._tools.database.read() as tx:
             failed = self._failed_job(tx, at, step)
@@ -51,7 +46,7 @@ class Retries:
         try:
             judged_by = self._present_configuration(at)
         except ConfigError as error:
-            return NotNow(str(error))
+            raise NotNow(str(error)) from error
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
             if judged_by is not None:
@@ -74,17 +69,17 @@ class Retries:
             self._tools.configs.of(at.task.repo, main)
         return main
 
-    def _after_the_merge(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
+    def _after_the_merge(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome:
         with self._tools.database.read() as tx:
             superseded, fix = effects.merged_since(tx, at.task.id), effects.done_since(tx, at.task.id)
             merge = effects.applied(tx, at.task.id, EffectName.MERGE_PR)
         if not superseded:
             objection = why_not_as_tested(merge, merge.fact or {}) if merge is not None else None
             if objection is not None:
-                return NotNow(f"{objection}: that is never deployed; a fix is another ticket")
+                raise NotNow(f"{objection}: that is never deployed; a fix is another ticket")
             return self._start_again(at, answered)
         if fix is None:
-            return NotNow(
+            raise NotNow(
                 "what was merged since is not done yet; once it is, this is looked at again by itself"
             )
 
@@ -94,18 +89,14 @@ class Retries:
 
         return self._closing.look_again(at, fix, go)
 
-    def _start_again(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome | NotNow:
+    def _start_again(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome:
         def take(tx: Tx) -> None:
             serial_gate.take_again(tx, at.task, serial_gate.slots_of_deploy(at.task, at.settings))
             answered(tx)
             tasks.forgive(tx, at.task.id)
 
-        try:
-            return self._moves.move(
-                at, Stage.DEPLOY, EdgeKind.RENEW, reason="a person had it started again", before=take
-            )
-        except SlotBusy as busy:
-            return NotNow(busy.reason)
+        reason = "a person had it started again"
+        return self._moves.move(at, Stage.DEPLOY, EdgeKind.RENEW, reason=reason, before=take)
 
     def _release(self, tx: Tx, at: Situation, answered: Callable[[Tx], None]) -> None:
         leases.check(tx, at.lease)

@@ -16,17 +16,9 @@ from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.repo_config.records import RepoConfig
+from orchestrator.stage_engine.not_now import NotNow
 
 IN_LINE = frozenset({Hold.SLOT, Hold.FROZEN})  # a freeze that is lifted has taken nobody out of the line
-
-
-class SlotBusy(Exception):
-    """Leaves a write block without a trace; the reason becomes a hold."""
-
-    def __init__(self, reason: str, hold: Hold = Hold.SLOT) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hold = hold
 
 
 def slots_needed(task: Task, config: RepoConfig) -> list[str]:
@@ -43,7 +35,7 @@ def slots_of_deploy(task: Task, config: RepoConfig) -> list[str]:
     return slots_needed(task, replace(config, staging=None))
 
 
-def why_no_turn(tx: Tx, task: Task) -> SlotBusy | None:
+def why_no_turn(tx: Tx, task: Task) -> NotNow | None:
     """A freeze, or somebody who has waited longer; the reason names nobody, so that it changes only when it has to.
 
     Whom the slot is lent to passes both.
@@ -51,33 +43,33 @@ def why_no_turn(tx: Tx, task: Task) -> SlotBusy | None:
     freeze = slots.frozen(tx, task.repo)
     if freeze is not None:
         lent = freeze.lent_to == task.id
-        return None if lent else SlotBusy(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
+        return None if lent else NotNow(f"the repository is frozen: {freeze.reason}", Hold.FROZEN)
     if tasks.oldest_waiting_for_slot(tx, task.repo) not in (None, task.id):
-        return SlotBusy("others have waited longer for the merge slot", Hold.SLOT)
+        return NotNow("others have waited longer for the merge slot", Hold.SLOT)
     return None
 
 
-def why_no_slot(tx: Tx, task: Task) -> SlotBusy | None:
+def why_no_slot(tx: Tx, task: Task) -> NotNow | None:
     """Why it is certainly not the task's turn; None where the commit that takes the slots has to find out."""
     if (closed := why_no_turn(tx, task)) is not None:
         return closed
     held = slots.get(tx, slots.merge_slot(task.repo))
     if held is None or held.task_id == task.id or (held.frozen and slots.frozen(tx, task.repo) is not None):
         return None
-    return SlotBusy(f"{held.name} is taken", Hold.SLOT)
+    return NotNow(f"{held.name} is taken", Hold.SLOT)
 
 
 def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
     """Take every slot or none, the merge slot from the freeze where it is lent.
 
-    :raises SlotBusy: one is taken, or it is not the task's turn.
+    :raises NotNow: one is taken, or it is not the task's turn.
     """
     if (closed := why_no_turn(tx, task)) is not None:
         raise closed
     slots.take_from_freeze(tx, task.repo, task.id)
     busy = slots.take_all(tx, task.repo, task.id, names)
     if busy is not None:
-        raise SlotBusy(f"{busy.name} is taken", Hold.SLOT)
+        raise NotNow(f"{busy.name} is taken", Hold.SLOT)
     for name in names:
         events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
 
@@ -85,14 +77,14 @@ def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
 def take_again(tx: Tx, task: Task, names: list[str]) -> None:
     """Take the slots, the freeze's too, for the deploy of a broken task to be started once more (N10).
 
-    :raises SlotBusy: another task has it, or something has been merged since.
+    :raises NotNow: another task has it, or something has been merged since.
     """
     slots.take_from_freeze(tx, task.repo, task.id)
     busy = slots.take_all(tx, task.repo, task.id, names)
     if busy is not None:
-        raise SlotBusy(f"{busy.name} is held by {busy.work_item}")
+        raise NotNow(f"{busy.name} is held by {busy.work_item}")
     if effects.merged_since(tx, task.id):  # asked with the slot in hand: nothing can be merged any more
-        raise SlotBusy("something has been merged since: what is older is not deployed any more")
+        raise NotNow("something has been merged since: what is older is not deployed any more")
 
 
 def give_back(tx: Tx, task: Task, owner: Actor, *, only: str | None = None) -> bool:

@@ -12,9 +12,10 @@ from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY, EdgeKind, S
 from orchestrator.runtime.clock import parse_stamp
 from orchestrator.stage_engine import answers
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.pull_requests import PullRequests, held_for_it
 from orchestrator.stage_engine.restored import Restored
-from orchestrator.stage_engine.retries import NotNow, Retries
+from orchestrator.stage_engine.retries import Retries
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
@@ -139,10 +140,12 @@ class Signals:
             return self.refuse(at, waiting, _moved_on(waiting.signal))
         if (shut := self._pulls.shut(at)) is not None:
             return self.refuse(at, waiting, shut)
-        went = self._retries.go_on(
-            at, lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
-        )
-        return self.refuse(at, waiting, went.reason) if isinstance(went, NotNow) else went
+        try:
+            return self._retries.go_on(
+                at, lambda tx: self.close(tx, at, waiting, "applied", EventType.SIGNAL_APPLIED)
+            )
+        except NotNow as why:
+            return self.refuse(at, waiting, why.reason)
 
     def _reject(self, at: Situation, waiting: WaitingSignal) -> Outcome:
         signal = waiting.signal

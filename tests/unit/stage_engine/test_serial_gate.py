@@ -10,7 +10,8 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.repo_config.records import CiConfig, EnvironmentConfig, ProbeConfig, RepoConfig
 from orchestrator.stage_engine import serial_gate
-from orchestrator.stage_engine.serial_gate import SlotBusy, slots_needed, slots_of_deploy
+from orchestrator.stage_engine.not_now import NotNow
+from orchestrator.stage_engine.serial_gate import slots_needed, slots_of_deploy
 from tests.fixtures_db import REPO, Store
 
 
@@ -28,7 +29,7 @@ def why_not(store: Store, task: Task) -> Hold | None:
     try:
         with store.database.write() as tx:
             serial_gate.take(tx, task, [merge_slot(REPO)], Actor.RECONCILER)
-    except SlotBusy as busy:
+    except NotNow as busy:
         return busy.hold
     return None
 

@@ -19,26 +19,24 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import JobId, RunId, TaskId
 from orchestrator.domain.job import Job, JobStatus, RunResult
 from orchestrator.domain.lease import Actor, Lease
-from orchestrator.domain.stage import Stage, Track
+from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.effects.deploy import prepared_undo
 from orchestrator.images.store import ImageStore
-from orchestrator.rules.transitions import EdgeKind, Step, StepKind, advance_target, next_step
+from orchestrator.rules.transitions import Step, StepKind, next_step
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.closing import Closing
+from orchestrator.stage_engine.edges import Edges
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import Plans
 from orchestrator.stage_engine.pull_requests import PullRequests
 from orchestrator.stage_engine.resolutions import Resolutions
-from orchestrator.stage_engine.serial_gate import why_no_slot
 from orchestrator.stage_engine.signals import Signals
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, judging_commit
 from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
 from orchestrator.stage_engine.work import Work
-from orchestrator.work_items.reading import DocumentError
-from orchestrator.work_items.verdict_documents import escalates, parse_track
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +61,7 @@ class StageEngine:
         self._closing = Closing(tools, self._moves)
         self._undone = Undone(tools, self._moves)
         self._work = Work(tools, self._moves, back, self._acts)
+        self._edges = Edges(tools, self._moves, self._work)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
             StepKind.JOB: self._work.job,
@@ -226,77 +225,12 @@ class StageEngine:
         if at.active is not None:
             return Outcome.WORKING
         if step is None:
-            return self._edge(at)
+            return self._edges.take(at)
         self._tools.waypoints.reach("step.begin", task=at.task.id, step=step.name)
         try:
             return self._handlers[step.kind](at, step)
         except ConfigError as error:
             return self._moves.hold(at, Hold.ESCALATED, str(error))
-
-    def _edge(self, at: Situation) -> Outcome:
-        """Every step of the stage is behind the task: take the edge."""
-        task = at.task
-        if task.stage is Stage.TESTING:
-            return self._enter_staging(at)
-        if task.stage is Stage.CREATED:
-            base = task.base_sha
-            config = self._tools.configs.of(task.repo, base) if base else None
-            return self._moves.move(
-                at,
-                Stage.ANALYSIS,
-                EdgeKind.ADVANCE,
-                reason="accepted",
-                config=config,
-                before=self._label_track(at),
-            )
-        if task.stage is Stage.ANALYSIS:
-            track = self._choose_track(at)
-            return self._moves.move(
-                at,
-                advance_target(task.stage, track),
-                EdgeKind.ADVANCE,
-                reason=f"analysis accepted, track {track}",
-                before=lambda tx: tasks.set_track(tx, task.id, track),
-            )
-        before: Callable[[Tx], None] | None = None
-        if task.stage is Stage.DEVELOPMENT:
-            before = lambda tx: tasks.set_gated(tx, task.id, task.head_sha)  # noqa: E731
-        target = advance_target(task.stage, task.track)
-        return self._moves.move(at, target, EdgeKind.ADVANCE, reason=f"{task.stage} passed", before=before)
-
-    def _enter_staging(self, at: Situation) -> Outcome:
-        """Queue for the slots that main's configuration, as it is now, asks for."""
-        with self._tools.database.read() as tx:  # cheap, and mostly the answer where many wait
-            busy = why_no_slot(tx, at.task)
-        if busy is not None:
-            return self._moves.hold(at, busy.hold, busy.reason)
-        forge = at.place.forge
-        at.place.clone.fetch()
-        main = forge.tip(forge.default_branch)
-        if main is None:
-            raise OutsideError(f"{forge.default_branch} of {at.task.repo} has vanished.")
-        try:
-            config = self._tools.configs.of(at.task.repo, main)
-        except ConfigError as error:
-            return self._moves.hold(at, Hold.BLOCKED, str(error))
-        return self._moves.enter_staging(at, config, reason="tested; merge slot and staging are ours")
-
-    def _label_track(self, at: Situation) -> Callable[[Tx], None]:
-        labels = {f"track:{track}": track for track in Track} | {track.value: track for track in Track}
-        chosen = next((labels[label] for label in at.task.labels if label in labels), None)
-        return lambda tx: tasks.set_track(tx, at.task.id, chosen) if chosen else None
-
-    def _choose_track(self, at: Situation) -> Track:
-        """The ticket's label, else the analyst's proposal, else full; ``escalate: full-cycle`` lifts it (S-17)."""
-        documents = self._work.evidence(at).documents
-        if escalates(documents) is not None:
-            return Track.FULL
-        if at.task.track is not None:
-            return at.task.track
-        try:
-            return parse_track(documents.get("02-trz.md", b"")) or Track.FULL
-        except DocumentError:
-            return Track.FULL
 
     def _why_busy(self, task_id: TaskId) -> Outcome:
         with self._tools.database.read() as tx:

@@ -190,10 +190,15 @@ def revoked_only_when_given_up(scene: Scene) -> Iterator[str]:
         fenced = [
             c for c in scene.ledger.candidates if (c["task_id"], c["sequence"]) == (task, fence.sequence)
         ]
-        rows = [e for c in fenced for e in scene.ledger.effects_of(task, "merge_pr", c["sha"])]
-        rows += [e for c in fenced for e in scene.ledger.effects_of(task, "push", f"candidate:{c['sha']}")]
-        if not any(e["state"] in ("revoking", "revoked", "applied") for e in rows):
+        merges = [e for c in fenced for e in scene.ledger.effects_of(task, "merge_pr", c["sha"])]
+        pushes = [e for c in fenced for e in scene.ledger.effects_of(task, "push", f"candidate:{c['sha']}")]
+        given_up = any(e["state"] in ("revoking", "revoked", "applied") for e in merges)
+        if not given_up and not any(e["state"] in ("revoking", "revoked") for e in pushes):
             yield "revoked at the authority, but not given up in the ledger"
+    for task, sequence in scene.outside.forge.pushes_given_up.items():
+        rows = [e for e in scene.ledger.effects if (e["task_id"], e["sequence"]) == (task, sequence)]
+        if not any(e["state"] in ("revoking", "revoked", "applied") for e in rows):
+            yield "a push was revoked at the authority, but not given up in the ledger"
 
 
 # --- deploys ----------------------------------------------------------------------------------------------------------

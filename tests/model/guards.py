@@ -97,7 +97,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         python("orchestrator.db.tasks:update_task_stage_cas", "leases.raise_epoch"),
         statement("tasks.update_stage_cas", "stage = :expected_stage"),
     ),
-    "intent_before_act": (python(f"{ENGINE}.acts:Acts.take", "self._intend("),),
+    "intent_before_act": (python(f"{ENGINE}.acts:Acts.take", "self._intents.intend("),),
     "unsettled_first": (python(f"{ENGINE}.engine:StageEngine", "effects.unsettled("),),
     "probe_every_candidate": (python("orchestrator.effects.merge:MergeEffect.probe", "self._candidates("),),
     "only_probe_settles": (python(f"{LEDGER}._act", 'self._probe(effect, intent, "second")'),),
@@ -122,8 +122,8 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "turned_by_main": (python("orchestrator.effects.merge:MergeEffect.turned", "candidate.base_sha"),),
     "claim_once": (python("orchestrator.runtime.files", "os.link("),),
     "undo_in_ledger": (
-        python(f"{ENGINE}.acts:Acts.broken", "self._intend_undo("),
-        python(f"{ENGINE}.acts:Acts._intend_undo", "self._plans.undo("),
+        python(f"{ENGINE}.broken:Broken.undo", "self._intend_undo("),
+        python(f"{ENGINE}.broken:Broken._intend_undo", "self._plans.undo("),
     ),
     "undo_claim_once": (python("orchestrator.effects.deploy:DeployEffect.probe", "Claimant.CHILD"),),
     "undo_driven_forward": (

@@ -2,23 +2,18 @@
 
 from collections.abc import Sequence
 
-from orchestrator.db import alerts, effects, events, evidence, leases, slots, tasks
+from orchestrator.db import effects, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
-from orchestrator.deploy.records import Claimant
 from orchestrator.domain.effect import Cause, EffectName, EffectState, GivingUp, Intent
 from orchestrator.domain.errors import InvariantError
-from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold, Holding
+from orchestrator.domain.task import Hold
 from orchestrator.effects import judged
-from orchestrator.effects.deploy import declare_ended, prepared_undo, start_of
+from orchestrator.effects.deploy import declare_ended, start_of
 from orchestrator.effects.ledger import Open, Proof
-from orchestrator.effects.merge import why_not_as_tested
-from orchestrator.gates.coverage_gate import measured_percent
-from orchestrator.repo_config.records import EnvironmentConfig
 from orchestrator.rules.transitions import (
     CALL_OFF_UNDO,
     PUSH_BRANCH,
@@ -29,16 +24,17 @@ from orchestrator.rules.transitions import (
     Step,
 )
 from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine.broken import Broken
 from orchestrator.stage_engine.failures import Failures
+from orchestrator.stage_engine.intents import Intents
+from orchestrator.stage_engine.merged import Merged
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.not_now import NotNow
-from orchestrator.stage_engine.plans import Plan, Plans, branch_of, candidate_check, of_prepared
+from orchestrator.stage_engine.plans import Plans, branch_of
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
 
-NOT_OURS = "another start has come since, or the merge slot has been given up"
-UNDO_WAITS = "undo-waits"  # the mark of a round whose gate has failed and whose undo cannot be intended yet
 TURNED_BY_CANCEL = frozenset({EffectName.PUSH, EffectName.OPEN_PR, EffectName.IMAGE, EffectName.MERGE_PR})
 
 
@@ -60,6 +56,9 @@ class Acts:
         self._plans = plans
         self._deployer = deployer
         self._failures = failures
+        self._intents = Intents(tools)
+        self._merged = Merged(tools, moves)
+        self._broken = Broken(tools, moves, plans, self._intents, deployer, self._wait)
         self._undone = Undone(tools, moves)
 
     def take(self, at: Situation, step: Step) -> Outcome:
@@ -76,7 +75,7 @@ class Acts:
             self._earlier_start_has_ended(at, step)
             with self._tools.database.write() as tx:
                 leases.check(tx, at.lease)
-                intent = self._intend(tx, at, self._plans.of(tx, at, step, tip))
+                intent = self._intents.intend(tx, at, self._plans.of(tx, at, step, tip))
         except NotNow as why:
             return self._wait(at, str(why))
         self._tools.waypoints.reach(f"{intent.name.value}.intended", task=at.task.id, epoch=at.lease.epoch)
@@ -104,115 +103,23 @@ class Acts:
         return self._applied(at, proof) if proof.state is EffectState.APPLIED else self._revoked(at, proof)
 
     def broken(self, at: Situation, reason: str, *, proofs: Sequence[Proof] = ()) -> Outcome:
-        """Broken after the merge: one commit stores the undo's intent and freezes the repository (DESIGN §3).
-
-        Nothing is undone without the merge slot, or where the environment's last start is not this task's: it is
-        another's, or undone already. Then it stays escalated, and the person is told.
-        """
-        if not self._is_ours(at):
-            return self._moves.hold(
-                at, Hold.ESCALATED, f"{reason} Nothing is undone: {NOT_OURS}.", proofs=proofs
-            )
-        config = at.settings.production
-        with self._tools.database.read() as tx:
-            last = effects.last_start(tx, config.name) if config is not None else None
-        why = f"broken after the merge, the repository is frozen: {reason}"
-        if config is None or config.undo is None or last is None or last.task_id != at.task.id:
-
-            def freeze(tx: Tx) -> None:
-                serial_gate.freeze(tx, at.task, at.lease.owner, reason)
-                serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
-
-            return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
-        try:
-            intent = self._intend_undo(at, config, config.undo, last, reason, proofs)
-        except NotNow as later:
-            return self._undo_waits(at, reason, str(later), proofs)
-        return self.drive(at, intent)
-
-    def _intend_undo(
-        self,
-        at: Situation,
-        config: EnvironmentConfig,
-        argv: tuple[str, ...],
-        last: Intent,
-        reason: str,
-        proofs: Sequence[Proof],
-    ) -> Intent:
-        """The freeze and the undo's intent in one commit.
-
-        :raises NotNow: another start there is not settled; nothing was written.
-        """
-        with self._tools.database.write() as tx:
-            self._settle(tx, at, proofs)
-            serial_gate.freeze(tx, at.task, at.lease.owner, reason)
-            prepared = prepared_undo(last)
-            known = effects.by_sequence(tx, prepared.sequence) if prepared is not None else None
-            called_off = known is not None and known.state is EffectState.REVOKED
-            plan = self._plans.undo(tx, at, config, argv, last, anew=called_off)
-            if prepared is not None:
-                plan.judged["reason"] = reason  # drawn before anybody could know it
-            return self._intend(tx, at, plan)
-
-    def _undo_waits(self, at: Situation, reason: str, later: str, proofs: Sequence[Proof]) -> Outcome:
-        """Freeze and call a person at once though nothing can be undone yet. The task is not held: each look comes
-        back to its gate, which the stored check decides as before, until the undo can be intended."""
-        why = f"broken after the merge, the repository is frozen: {reason} Its undo waits: {later}."
-        text = f"{at.task.work_item} {at.task.stage}: {why}"
-        with self._tools.database.write() as tx:
-            self._settle(tx, at, proofs)
-            if slots.frozen(tx, at.task.repo) is None:
-                serial_gate.freeze(tx, at.task, at.lease.owner, reason)
-            evidence.mark_step(tx, at.task, UNDO_WAITS)
-            alerts.call_and_comment(tx, at.task, text, at.task.work_item, "undo-waits", at.task.round)
-        return self._wait(at, why)
+        """Freeze the repository of a task that is broken after its merge, and have production taken back."""
+        return self._driven(at, self._broken.undo(at, reason, proofs=proofs))
 
     def call_off(self, at: Situation, step: Step) -> Outcome:
-        """Before a deploy of ourselves is done: see to it that its runner can no longer undo it (law 4, S-15).
-
-        Intended and given up in one commit: a crash in between must leave nobody an undo to drive forward.
-        """
-        prepared = prepared_undo(at.self_start) if at.self_start is not None else None
-        if prepared is None:
-            raise InvariantError(f"{at.task.work_item} has no conditional undo")
-        with self._tools.database.write() as tx:
-            leases.check(tx, at.lease)
-            intent = effects.by_sequence(tx, prepared.sequence)
-            if intent is None:
-                plan = of_prepared(prepared)
-                plan.judged["step"] = step.name
-                plan.judged["reason"] = (
-                    f"its runner undid {plan.judged['sha']}, which had not reported in time"
-                )
-                intent = self._intend(tx, at, plan)
-                intent = self._tools.ledger.give_up_at_once(
-                    tx, at.lease, at.task, intent, GivingUp(Cause.FACTS, "production is healthy")
-                )
-        if intent.state.settled:
-            return self._moves.mark(at, step, dict(intent.fact or {}))
-        self._tools.waypoints.reach("deploy_undo.called_off", task=at.task.id, epoch=at.lease.epoch)
-        return self.drive(at, intent)
+        """Before a deploy of ourselves is done: see to it that its runner can no longer undo it."""
+        return self._driven(at, self._broken.call_off(at, step))
 
     def undone_meanwhile(self, at: Situation) -> Outcome | None:
         """Settle what the runner of a deploy of ourselves has undone while a person was called; None: it has not."""
-        prepared = prepared_undo(at.self_start) if at.self_start is not None else None
-        if prepared is None:
-            return None
-        with self._tools.database.read() as tx:
-            if effects.by_sequence(tx, prepared.sequence) is not None:
-                return None
-        claim = self._deployer.started(prepared.start())
-        if claim is None or claim.by is not Claimant.CHILD:
-            return None
-        return self.broken(
-            at, f"its runner has undone {prepared.judged['sha']}, which had not reported in time"
-        )
+        undone = self._broken.undone_meanwhile(at)
+        return self.broken(at, undone) if undone is not None else None
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def _applied(self, at: Situation, proof: Proof) -> Outcome:
         if proof.intent.name is EffectName.MERGE_PR:
-            return self._merged(at, proof)
+            return self._merged.settled(at, proof)
         if proof.intent.name is EffectName.DEPLOY_UNDO:
             return self._undone.settled(at, proof)
         step = _step(at, judged.text(proof.intent, "step"))
@@ -222,60 +129,6 @@ class Acts:
                 tasks.set_pr(tx, at.task.id, int(str(proof.fact["number"])))
 
         return self._moves.mark(at, step, dict(proof.fact), proofs=[proof], also=also)
-
-    def _merged(self, at: Situation, proof: Proof) -> Outcome:
-        """One commit settles merge_pr, writes the ratchet, frees staging and sets stage *deploy*.
-
-        Where main shows anything but what was tested the same commit freezes the repository and calls a person:
-        nothing is started, and the ratchet is that of the round whose candidate landed, or none.
-        """
-        merged = Sha(str(proof.fact["merged"]))
-        objection = why_not_as_tested(proof.intent, proof.fact)
-
-        def ratchet(tx: Tx) -> None:
-            landed = next((one for one in evidence.candidates(tx, at.task.id) if one.sha == merged), None)
-            if landed is None or proof.fact.get("tree", landed.tree) != landed.tree:
-                return
-            check = candidate_check(tx, at, landed)
-            percent = measured_percent(check) if check is not None and check.passed else None
-            if percent is None:
-                return
-            written = effects.intend(
-                tx,
-                at.lease,
-                EffectName.RATCHET,
-                merged,
-                at.task.round,
-                token=str(proof.intent.sequence),
-                judged={"measured": percent},
-            )
-            slots.ratchet(tx, at.task.repo, merged, percent, at.task.id)
-            base = slots.baseline(tx, at.task.repo)
-            fact = {"baseline": base.percent if base else None, "measured": percent}
-            self._tools.ledger.settle(tx, at.lease, at.task, Proof(written, EffectState.APPLIED, fact))
-
-        if objection is None:
-            reason = f"merged as {merged}"
-            return self._moves.move(
-                at, Stage.DEPLOY, EdgeKind.ADVANCE, reason=reason, proofs=[proof], before=ratchet
-            )
-
-        def freeze(tx: Tx) -> None:
-            ratchet(tx)
-            serial_gate.freeze(tx, at.task, at.lease.owner, objection)
-            serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
-
-        why = f"merged, but not as tested; nothing is deployed, and the repository is frozen: {objection}"
-        self._moves.move(
-            at,
-            Stage.DEPLOY,
-            EdgeKind.ADVANCE,
-            reason=why,
-            proofs=[proof],
-            before=freeze,
-            hold=Holding(Hold.ESCALATED, why),
-        )
-        return Outcome.HELD
 
     def _revoked(self, at: Situation, proof: Proof) -> Outcome:
         """An effect was given up for good: what follows depends on why, read from the facts again."""
@@ -322,67 +175,14 @@ class Acts:
         config = at.settings.production if proof.intent.name is EffectName.DEPLOY_UNDO else None
         if config is None or config.undo is None:
             with self._tools.database.write() as tx:
-                self._settle(tx, at, [proof])
+                self._intents.settle(tx, at, [proof])
             return Outcome.MOVED  # the step is looked at anew and intends with a key of its own
-        try:
-            with self._tools.database.write() as tx:
-                self._settle(tx, at, [proof])
-                last = effects.last_start(tx, config.name)
-                if last is None:
-                    raise InvariantError(f"nothing was started in {config.name} that could be undone")
-                plan = self._plans.undo(tx, at, config, config.undo, last, anew=True)
-                intent = self._intend(tx, at, plan)
-        except NotNow as later:
-            return self._undo_waits(at, judged.text(proof.intent, "reason"), str(later), [proof])
-        return self.drive(at, intent)
+        return self._driven(at, self._broken.undo_anew(at, config, config.undo, proof))
+
+    def _driven(self, at: Situation, decided: Intent | Outcome) -> Outcome:
+        return decided if isinstance(decided, Outcome) else self.drive(at, decided)
 
     # --- small steps --------------------------------------------------------------------------------------------------
-
-    def _intend(self, tx: Tx, at: Situation, plan: Plan) -> Intent:
-        """Store the plan. What was revoked in this round is revoked for ever: another try has a key of its own, and
-        what is bound to M is handed back as it stands."""
-        round, key, times = at.task.round, plan.key, 1
-        while (known := effects.find(tx, at.task.id, plan.name, key, round)) is not None:
-            if known.state is not EffectState.REVOKED or plan.of_m:
-                return known
-            times += 1
-            key = f"{plan.key}#{times}"
-        intent = effects.intend(
-            tx,
-            at.lease,
-            plan.name,
-            key,
-            round,
-            token=plan.token,
-            judged=plan.judged,
-            sequence=plan.sequence,
-        )
-        data: dict[str, object] = {"effect": plan.name, "key": key, "sequence": intent.sequence}
-        _event(tx, EventType.EFFECT_INTENDED, at, data)
-        return intent
-
-    def _settle(self, tx: Tx, at: Situation, proofs: Sequence[Proof]) -> None:
-        leases.check(tx, at.lease)
-        for proof in proofs:
-            self._tools.ledger.settle(tx, at.lease, at.task, proof)
-
-    def _is_ours(self, at: Situation) -> bool:
-        """Whether production is this task's to take back: it has the merge slot, and no other start has come since."""
-        config = at.settings.production
-        with self._tools.database.read() as tx:
-            if slots.merge_slot(at.task.repo) not in slots.held_by(tx, at.task.id):
-                return False
-            last = effects.last_start(tx, config.name) if config is not None else None
-            ours = effects.of_task(tx, at.task.id)
-        started = config is not None and any(
-            e.name is EffectName.DEPLOY_INIT
-            and e.state is EffectState.APPLIED
-            and e.judged.get("environment") == config.name
-            for e in ours
-        )
-        if not started or last is None:
-            return True
-        return last.task_id == at.task.id and last.name is EffectName.DEPLOY_INIT
 
     def _foreign_commits(self, at: Situation, tip: Sha | None) -> Outcome | None:
         """Somebody else's commits on the branch go back to development; they are neither lost nor passed unjudged."""
@@ -418,10 +218,6 @@ class Acts:
         self._failures.note(at.task.id, reason)
         self._tools.waypoints.reach("effect.open", task=at.task.id, reason=reason)
         return Outcome.RETRY
-
-
-def _event(tx: Tx, type: EventType, at: Situation, data: dict[str, object]) -> None:
-    events.append(tx, type, at.lease.owner, task=at.task, epoch=at.lease.epoch, data=data)
 
 
 def _step(at: Situation, name: str) -> Step:

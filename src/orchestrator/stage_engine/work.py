@@ -16,7 +16,8 @@ from orchestrator.gates.gated_sha import why_not_gated
 from orchestrator.gates.quality_gates import QG_CHECKS
 from orchestrator.rules.names import branch_name
 from orchestrator.rules.transitions import WRITTEN_BY, Step
-from orchestrator.stage_engine.acts import UNDO_WAITS, Acts
+from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.broken import UNDO_WAITS
 from orchestrator.stage_engine.clean_history import without_secret_history
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.plans import candidate_of

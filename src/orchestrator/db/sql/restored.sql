@@ -12,7 +12,7 @@ UPDATE repositories SET next_number = :number + 1 WHERE name = :repo AND next_nu
 INSERT INTO task_edges (task_id, from_stage, to_stage, taken, forgiven)
 SELECT :task_id, 'restored', 'deploy-staging', missing, missing
 FROM (SELECT :round - coalesce(sum(taken), 0) AS missing FROM task_edges
-      WHERE task_id = :task_id AND to_stage = 'deploy-staging')
+      WHERE task_id = :task_id AND to_stage = 'deploy-staging') AS rounds
 WHERE missing > 0
 ON CONFLICT (task_id, from_stage, to_stage) DO UPDATE
 SET taken = task_edges.taken + excluded.taken, forgiven = task_edges.forgiven + excluded.taken;

@@ -40,6 +40,7 @@ def run(seed: int, world: World, templates: Mapping[str, Path]) -> Scenario:
     began, chance = SystemClock().boottime(), random.Random(seed)
     event = chance.choices(list(EVENTS), list(EVENTS.values()))[0]
     world.come_from(templates[TESTED])
+    world.roll(seed)
     told = Scenario(seed, event)
     lives: list[Living] = []
     try:

@@ -53,6 +53,7 @@ def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = 
     shape = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
     early = shape == "early" or (shape == "letters" and chance.random() < 0.3)
     world.come_from(templates[DELIVERED if early else TESTED])
+    world.roll(seed)
     told = Scenario(seed, shape)
     post = Post(world, random.Random(seed)) if shape == "letters" else None
     if post is not None:

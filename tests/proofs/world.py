@@ -7,6 +7,7 @@ same place, for paths are stored.
 
 import json
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -63,6 +64,7 @@ stable_for = 0.1
 [{name}.probe]
 command = ["sh", "{root}/probe.sh", "{name}"]
 """
+ROLLS = (0, 0, 3, 6)  # answers for which the old version and the new one take turns
 SETTINGS = {
     "ORCH_LOG_LEVEL": "warning",
     "ORCH_MAX_AGENTS": "2",
@@ -184,6 +186,12 @@ class World:
         aside = self.root / "sick.new"
         aside.write_text(f"{line}\n" if line else "")
         aside.replace(self.root / "sick")
+
+    def roll(self, seed: int) -> None:
+        """After each deploy the old version and the new one answer in turn for a while, in some worlds. It is drawn
+        apart, so that every other choice of a seed stays what it was."""
+        answers = random.Random(f"rolls of {seed}").choice(ROLLS)
+        (self.root / "rolls").write_text(f"{answers}\n" if answers else "")
 
     def outsider_pushes(self, name: str, path: str | None = None, text: str | None = None) -> str | None:
         """Somebody commits a file to main past the orchestrator, with plain git; None where main moved meanwhile."""

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 HERE = Path(__file__).parent
 
@@ -17,6 +18,10 @@ GROUPS = {
     "netns": "hosts in network namespaces: needs root and iproute2",
     "contracts": "the published contracts of other systems: ORCH_CONTRACTS or ../shared/contracts",
 }
+
+# An example may take its time on a machine with other work; a test that hangs is ended all the same.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 pytest_plugins = [f"tests.{path.stem}" for path in sorted(HERE.glob("fixtures_*.py"))]
 

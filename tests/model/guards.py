@@ -168,6 +168,6 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "retry_judged_with_slot": (
         python(f"{ENGINE}.retries:Retries._start_again", "serial_gate.take_again("),
         python(f"{ENGINE}.serial_gate:take_again", "effects.merged_since("),
-        statement("effects.later_merge", "json_extract(later.evidence, '$.candidate.sequence') >"),
+        statement("effects.later_merge", "json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) >"),
     ),
 }

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from orchestrator.db import installation
 from orchestrator.db.effects import merged_since
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.effects.trial import why_on_trial
-from tests.fixtures_db import Store
+from tests.fixtures_db import REPO, Store
 
 EFFECT = (
     "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
@@ -22,7 +23,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.sequence = 10
+        self.sequence = 9  # the next number has a digit more: numbers are not compared as text
         self.first, self.second = self._merged(), self._merged()
 
     def _merged(self) -> Task:
@@ -58,6 +59,15 @@ def ledger(store: Store) -> Ledger:
 def test_what_was_merged_last_is_judged_by_itself(ledger: Ledger) -> None:
     assert ledger.why(own=True, task=ledger.second) is None
     assert ledger.why(own=False, task=ledger.second) is None
+
+
+def test_the_newest_merge_is_the_one_with_the_highest_number(ledger: Ledger) -> None:
+    """What a forge must show of main goes by it."""
+    for task in (ledger.first, ledger.second):
+        fact = json.dumps({"merged": str(task.work_item)})
+        ledger.store.raw("UPDATE effects SET fact = :fact WHERE task_id = :id", {"fact": fact, "id": task.id})
+    with ledger.store.database.read() as tx:
+        assert installation.known(tx)[REPO].merged == ledger.second.work_item
 
 
 def test_by_a_later_merge_nothing_is_judged_before_that_is_done(ledger: Ledger) -> None:

@@ -85,19 +85,19 @@ SELECT * FROM effects WHERE sequence = :sequence;
 -- Merges follow one another as their candidates do; a restore imports them in whatever order it comes to them.
 SELECT tasks.work_item FROM effects AS later JOIN tasks ON tasks.id = later.task_id
 WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND later.name = 'merge_pr' AND later.state = 'applied'
-  AND json_extract(later.evidence, '$.candidate.sequence') >
-      (SELECT max(json_extract(evidence, '$.candidate.sequence')) FROM effects
+  AND CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) >
+      (SELECT max(CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT)) FROM effects
        WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied')
-ORDER BY json_extract(later.evidence, '$.candidate.sequence') DESC LIMIT 1;
+ORDER BY CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) DESC LIMIT 1;
 
 -- name: done_since
 SELECT tasks.work_item FROM effects AS later JOIN tasks ON tasks.id = later.task_id
 WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND tasks.stage = 'done'
   AND later.name = 'merge_pr' AND later.state = 'applied'
-  AND json_extract(later.evidence, '$.candidate.sequence') >
-      (SELECT max(json_extract(evidence, '$.candidate.sequence')) FROM effects
+  AND CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) >
+      (SELECT max(CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT)) FROM effects
        WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied')
-ORDER BY json_extract(later.evidence, '$.candidate.sequence') DESC LIMIT 1;
+ORDER BY CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) DESC LIMIT 1;
 
 -- name: raise_environment
 INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, 1)

@@ -16,7 +16,7 @@ SELECT repositories.name AS repo, coalesce(generation, 0) AS generation, start_i
        (SELECT json_extract(fact, '$.merged') FROM effects JOIN tasks ON tasks.id = task_id
         WHERE tasks.repo = repositories.name AND effects.name = 'merge_pr' AND state = 'applied'
           AND effects.id > coalesce(installation_marks.accepted, 0)
-        ORDER BY json_extract(evidence, '$.candidate.sequence') DESC LIMIT 1) AS merged
+        ORDER BY CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT) DESC LIMIT 1) AS merged
 FROM repositories LEFT JOIN installation_marks ON repo = repositories.name ORDER BY repositories.name LIMIT 1000;
 
 -- name: claimed

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.db import effects, leases, tasks
+from orchestrator.db import effects, evidence, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.effect import Cause, EffectName, EffectState, GivingUp, Intent
@@ -23,7 +23,7 @@ from orchestrator.rules.transitions import (
     EdgeKind,
     Step,
 )
-from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine import answers, serial_gate
 from orchestrator.stage_engine.broken import Broken
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.intents import Intents
@@ -31,6 +31,7 @@ from orchestrator.stage_engine.merged import Merged
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.plans import Plans, branch_of
+from orchestrator.stage_engine.signals import CANCEL
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.undone import Undone
 from orchestrator.stage_engine.ways_back import WaysBack
@@ -136,7 +137,7 @@ class Acts:
             return self._moves.mark(at, CALL_OFF_UNDO, dict(proof.fact), proofs=[proof])
         reason, cause = proof.reason or "given up", proof.intent.cause
         if cause is Cause.CANCELLED and at.task.stage is not Stage.DEPLOY:
-            return self._moves.move(at, Stage.CANCELLED, EdgeKind.CANCEL, reason=reason, proofs=[proof])
+            return self._cancelled(at, proof, reason)
         if cause is Cause.AGAIN:
             return self._again(at, proof)
         if cause is Cause.RESTORED and at.task.stage is not Stage.DEPLOY:
@@ -161,6 +162,22 @@ class Acts:
             return self.broken(at, reason, proofs=[proof])
         return self._back.reject(at, reason, brief=reason, proofs=[proof])
 
+    def _cancelled(self, at: Situation, proof: Proof, reason: str) -> Outcome:
+        """A cancel has turned it, and is answered in the same commit; where main shows an earlier candidate of the task
+        it is refused next (law 4)."""
+        with self._tools.database.read() as tx:
+            candidates = evidence.candidates(tx, at.task.id)
+        if candidates and at.place.forge.landed(candidates) is not None:
+            return self._only_settle(at, proof)
+        return self._moves.move(
+            at,
+            Stage.CANCELLED,
+            EdgeKind.CANCEL,
+            reason=reason,
+            proofs=[proof],
+            before=lambda tx: answers.done(tx, at.lease, at.task, CANCEL),
+        )
+
     def _again(self, at: Situation, proof: Proof) -> Outcome:
         """A person has had it given up to be done once more: a fresh intent, never the revoked one (law 4)."""
         if "candidate" in proof.intent.judged:  # a revoked M never comes back
@@ -174,13 +191,18 @@ class Acts:
             )
         config = at.settings.production if proof.intent.name is EffectName.DEPLOY_UNDO else None
         if config is None or config.undo is None:
-            with self._tools.database.write() as tx:
-                self._intents.settle(tx, at, [proof])
-            return Outcome.MOVED  # the step is looked at anew and intends with a key of its own
+            return self._only_settle(
+                at, proof
+            )  # the step is looked at anew and intends with a key of its own
         return self._driven(at, self._broken.undo_anew(at, config, config.undo, proof))
 
     def _driven(self, at: Situation, decided: Intent | Outcome) -> Outcome:
         return decided if isinstance(decided, Outcome) else self.drive(at, decided)
+
+    def _only_settle(self, at: Situation, proof: Proof) -> Outcome:
+        with self._tools.database.write() as tx:
+            self._intents.settle(tx, at, [proof])
+        return Outcome.MOVED
 
     # --- small steps --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,13 @@ def close(tx: Tx, lease: Lease, task: Task, waiting: WaitingSignal, outcome: str
     events.append(tx, event, lease.owner, task=task, epoch=lease.epoch, data=data)
 
 
+def done(tx: Tx, lease: Lease, task: Task, kind: str) -> None:
+    """Close the first waiting signal of a kind as applied, in the commit that does what it asks for."""
+    waiting = next((one for one in mail.waiting_signals(tx, task.id) if one.signal.kind == kind), None)
+    if waiting is not None:
+        close(tx, lease, task, waiting, "applied", EventType.SIGNAL_APPLIED)
+
+
 def refuse(tx: Tx, lease: Lease, task: Task, waiting: WaitingSignal, why: str) -> None:
     """Close a signal without having done what it asks for, and answer."""
     close(tx, lease, task, waiting, f"refused: {why}", EventType.SIGNAL_REFUSED)

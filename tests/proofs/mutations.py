@@ -378,6 +378,7 @@ def _lent_at_any_time(patch: MonkeyPatch) -> None:
         freeze = slots.frozen(tx, repo)
         if freeze is not None and freeze.task_id is not None:
             slots.give_to_freeze(tx, repo, freeze.task_id)
+            slots.free(tx, freeze.task_id, slots.environment_slot("production"))
         real(tx, repo, task_id)
 
     patch.setattr(slots, "lend", lend)

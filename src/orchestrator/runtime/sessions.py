@@ -3,13 +3,14 @@
 The leader's pid names the session. The kernel does not give that number away while a member is left, so one proven
 member proves them all: the leader itself (also as a zombie), or any process whose environment holds the marker that the
 command was started with. What has moved into a session of its own, such as a service, is no member and is left alone.
-Whatever cannot be proved is *unknown*, never *ended*.
+Whatever cannot be proved is *unknown*, never *ended*. A list of processes is old when it is read: a member may have
+started another and ended meanwhile. So nobody counts as left only once a newer list holds nobody who was not looked at.
 """
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +27,7 @@ from orchestrator.runtime.process import (
 )
 
 POLL_S = 0.02
+LISTS = 50  # of one look; each holds only those who were started since the one before
 # Fields of /proc/<pid>/stat, counted after the command's closing parenthesis.
 GROUP_FIELD = 2
 SESSION_FIELD = 3
@@ -51,8 +53,16 @@ class Sessions(Protocol):
         ...
 
 
+def listed() -> Iterable[int]:
+    """The machine's processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
 class SystemSessions:
     """The real thing, on Linux."""
+
+    def __init__(self, processes: Callable[[], Iterable[int]] = listed) -> None:
+        self._listed = processes
 
     def state(self, leader: ProcessIdentity, marker: str) -> SessionState:
         """Whether any member still runs; see :class:`Sessions`."""
@@ -72,14 +82,26 @@ class SystemSessions:
         ticks = start_ticks(leader.pid)
         if ticks is not None and ticks != leader.start_ticks:
             return SessionState.ENDED, []  # the number was given away, so nobody was left
-        members = list(_members(leader.pid))
+        members, complete = self._members(leader.pid, marker)
         running = [member for member in members if member.state not in ZOMBIE_STATES]
         if not running:
-            hidden = not members and _refused(leader.pid)
+            hidden = not complete or (not members and _refused(leader.pid))
             return (SessionState.UNKNOWN if hidden else SessionState.ENDED), []
-        if ticks is not None or any(_marked(member.pid, marker) for member in running):
+        if ticks is not None or any(member.marked for member in running):
             return SessionState.RUNNING, running
         return SessionState.UNKNOWN, []
+
+    def _members(self, session: int, marker: str) -> tuple[list["_Member"], bool]:
+        """Who was found in the session, and whether nobody can be missing."""
+        looked_at: set[int] = set()
+        found: list[_Member] = []
+        for _ in range(LISTS):
+            new = set(self._listed()) - looked_at
+            if not new:
+                return found, True
+            looked_at |= new
+            found += [member for pid in sorted(new) if (member := _member(pid, session, marker)) is not None]
+        return found, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +109,7 @@ class _Member:
     pid: int
     state: str
     group: int
+    marked: bool
 
 
 def end_session(
@@ -109,18 +132,16 @@ def end_session(
     return state is SessionState.ENDED
 
 
-def _members(session: int) -> Iterator[_Member]:
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            text = (entry / "stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue  # it has just ended
-        fields = text[text.rindex(")") + 2 :].split() if ")" in text else []
-        if len(fields) > SESSION_FIELD and int(fields[SESSION_FIELD]) == session:
-            pid = int(entry.name)
-            yield _Member(pid, process_state(pid) or "X", int(fields[GROUP_FIELD]))
+def _member(pid: int, session: int, marker: str) -> _Member | None:
+    """A process as a member of the session; None where it is none, or has just ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split() if ")" in text else []
+    if len(fields) <= SESSION_FIELD or int(fields[SESSION_FIELD]) != session:
+        return None
+    return _Member(pid, process_state(pid) or "X", int(fields[GROUP_FIELD]), _marked(pid, marker))
 
 
 def _marked(pid: int, marker: str) -> bool:

@@ -1,6 +1,7 @@
 """Sessions of detached commands: what is proved running, proved ended, or unknown."""
 
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import ProcessIdentity, SystemProcesses, pid_alive, process_state
-from orchestrator.runtime.sessions import SessionState, SystemSessions, end_session
+from orchestrator.runtime.sessions import SessionState, SystemSessions, end_session, listed
 from tests.waiting import wait_until
 
 MARKER = "ORCH_TEST_ID=inst-5"
@@ -89,6 +90,24 @@ def test_an_orphan_of_a_collected_leader_is_found_by_its_marker(spawn: Spawn, tm
     assert SystemSessions().state(leader, MARKER) is SessionState.RUNNING
     assert end_session(SystemSessions(), SystemClock(), leader, MARKER, grace_s=5, kill_s=5)
     assert not pid_alive(member)
+
+
+def test_who_was_started_after_the_list_was_made_is_found(spawn: Spawn, tmp_path: Path) -> None:
+    """Its parent stood in the list, and ended before it was looked at."""
+    leader, member = orphan(spawn, tmp_path, "sleep 600")
+    lists = iter([[leader.pid, os.getpid()]])
+    sessions = SystemSessions(lambda: next(lists, listed()))
+    assert sessions.state(leader, MARKER) is SessionState.RUNNING
+    assert pid_alive(member)
+
+
+def test_where_no_list_is_ever_complete_nothing_is_proved(spawn: Spawn) -> None:
+    """Whoever forks and ends, again and again, is never in a list that is looked at."""
+    leader = spawn("exit 0")
+    wait_until(lambda: SystemSessions().state(leader, MARKER) is SessionState.ENDED)
+    always_new = itertools.count(2**22 + 1)  # above every pid of Linux
+    sessions = SystemSessions(lambda: [next(always_new)])
+    assert sessions.state(leader, MARKER) is SessionState.UNKNOWN
 
 
 def test_without_leader_and_marker_nothing_is_proved_and_nobody_is_signalled(

@@ -195,7 +195,7 @@ CREATE TABLE jobs (
     claimed_at   TEXT,
     finished_at  TEXT,
     error        TEXT,
-    created_at   TEXT NOT NULL,
+    created_at   TEXT NOT NULL, undo INTEGER CHECK (undo IS NULL OR kind = 'production-health'),
     CHECK ((status = 'running') = (claimed_by IS NOT NULL AND finished_at IS NULL))
 );
 

@@ -18,7 +18,7 @@ from orchestrator.deploy.records import Claimant
 from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError, InvariantError, MeasurementFailed, OutsideError
 from orchestrator.domain.ids import Sha
-from orchestrator.domain.job import AFTER_AN_UNDO, Job, JobKind
+from orchestrator.domain.job import Job, JobKind
 from orchestrator.domain.task import Task
 from orchestrator.effects.deploy import declare_ended, start_of
 from orchestrator.effects.trial import why_on_trial
@@ -135,15 +135,14 @@ class CheckRunner:
                 raise InvariantError(f"{task.work_item} has no candidate to be watched")
             sha = candidate.sha
             started = _own_start(effects.last_start(tx, environment.name), task, sha)
-        after_an_undo = job.brief.startswith(AFTER_AN_UNDO)
-        wanted = Sha(job.subject or sha) if after_an_undo else sha
+        wanted = sha if job.undo is None else Sha(job.subject or sha)
         if started is not None:
             failure = self._command_failure(started, environment, stop) or self._undone(started)
             if failure is not None:
                 tail = self._deployer.log_tail(start_of(started), TAIL_BYTES)
                 return CheckResult(job.kind, sha, False, {"reason": failure, "tail": tail})
 
-        judged = job.kind is JobKind.PRODUCTION_HEALTH and not after_an_undo
+        judged = job.kind is JobKind.PRODUCTION_HEALTH and job.undo is None
 
         def expected(seen: str) -> bool:
             return seen == wanted or (judged and _later(place, sha, Sha(seen)))

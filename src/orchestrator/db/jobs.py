@@ -20,6 +20,7 @@ class NewJob:
     subject: str | None = None
     brief: str = ""
     max_attempts: int = 3
+    undo: int | None = None  # see Job
 
 
 def enqueue(
@@ -38,6 +39,7 @@ def enqueue(
         max_attempts=job.max_attempts,
         subject=job.subject,
         brief=job.brief,
+        undo=job.undo,
         not_before=None,
     )
     return JobId(_must(row)["id"])
@@ -240,6 +242,7 @@ def _job(row: Row) -> Job:
         not_before=row["not_before"],
         error=row["error"],
         claims=row["claims"],
+        undo=row["undo"],
     )
 
 

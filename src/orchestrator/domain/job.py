@@ -32,10 +32,6 @@ class JobKind(StrEnum):
         return self in (JobKind.STAGING_HEALTH, JobKind.PRODUCTION_HEALTH)
 
 
-AFTER_AN_UNDO = (
-    "undone:"  # begins the brief of a look at production which asks only whether an undo has worked
-)
-
 _AGENT_KINDS = frozenset(
     {
         JobKind.ANALYST,
@@ -78,6 +74,9 @@ class Job:
     not_before: str | None
     error: str | None
     claims: int = 0  # which claim this is: what an earlier one still says counts for nothing
+    undo: int | None = (
+        None  # of a look at production that asks only whether this undo of the ledger has worked
+    )
 
 
 class RunOutcome(StrEnum):

@@ -11,7 +11,7 @@ from orchestrator.db.database import Tx
 from orchestrator.domain.errors import DatabaseError, InvariantError, LostRace
 from orchestrator.domain.event import EventType
 from orchestrator.domain.gate import GateResult
-from orchestrator.domain.ids import TaskId, TransitionId
+from orchestrator.domain.ids import Sha, TaskId, TransitionId
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, HoldCause, Holding, Task
@@ -23,9 +23,7 @@ from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.serial_gate import slots_needed
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
 
-CHECK_ATTEMPTS = (
-    3  # of the orchestrator's own checks; a crash of the service costs one, but not a look at a place
-)
+CHECK_ATTEMPTS = 3  # of the orchestrator's own checks; a crash costs one, but not a look at a place
 MAX_BRIEF = 20_000  # characters of findings handed to the next agent
 CALLS_A_PERSON = frozenset({Hold.ESCALATED, Hold.PERSON})
 FREEING = frozenset({Stage.DEVELOPMENT, Stage.TESTING, Stage.CANCELLED, Stage.DONE})
@@ -204,16 +202,22 @@ class Moves:
         subject: str | None = None,
         brief: str = "",
         also: Callable[[Tx], None] | None = None,
-        keep_hold: bool = False,
     ) -> Outcome:
-        """Queue the job that the task needs next; ``keep_hold``: while it goes on waiting for a person."""
+        """Queue the job that the task needs next."""
         with self._tools.database.write() as tx:
             leases.check(tx, at.lease)
             if also is not None:
                 also(tx)
-            if not keep_hold:
-                tasks.release_hold(tx, at.task.id)
+            tasks.release_hold(tx, at.task.id)
             self._enqueue(tx, at.task, kind, at.settings, subject, brief)
+        return Outcome.WORKING
+
+    def look_after(self, at: Situation, undo: int, wanted: Sha) -> Outcome:
+        """Queue a look at whether production runs ``wanted`` since an undo; the task goes on waiting for a person."""
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            kind, brief = JobKind.PRODUCTION_HEALTH, "after an undo"
+            self._enqueue(tx, at.task, kind, at.settings, wanted, brief, undo=undo)
         return Outcome.WORKING
 
     def judged(self, at: Situation, gate: str, result: GateResult) -> None:
@@ -242,10 +246,18 @@ class Moves:
             self._enqueue(tx, moved, JobKind(step.what), config, None, brief)
 
     def _enqueue(
-        self, tx: Tx, task: Task, kind: JobKind, config: RepoConfig, subject: str | None, brief: str
+        self,
+        tx: Tx,
+        task: Task,
+        kind: JobKind,
+        config: RepoConfig,
+        subject: str | None,
+        brief: str,
+        *,
+        undo: int | None = None,
     ) -> None:
         attempts = config.budget.max_attempts if kind.agent else CHECK_ATTEMPTS
-        jobs.enqueue(tx, task, jobs.NewJob(kind, subject, brief[:MAX_BRIEF], attempts))
+        jobs.enqueue(tx, task, jobs.NewJob(kind, subject, brief[:MAX_BRIEF], attempts, undo))
         data = {"job": kind, "subject": subject, "because": brief[:1000]}
         events.append(tx, EventType.JOB_QUEUED, "engine", task=task, data=data)
 

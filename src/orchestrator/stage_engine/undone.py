@@ -9,7 +9,7 @@ from orchestrator.db import alerts, effects, evidence, jobs, leases, slots
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.ids import Sha
-from orchestrator.domain.job import AFTER_AN_UNDO, JobKind, JobStatus
+from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.effects import judged
@@ -79,9 +79,8 @@ class Undone:
         if restored is None or last is None or last.sequence != undo.sequence:
             return None
         wanted = Sha(str(restored))
-        if job is None or job.brief != _mark(undo):
-            kind = JobKind.PRODUCTION_HEALTH
-            return self._moves.enqueue(at, kind, subject=wanted, brief=_mark(undo), keep_hold=True)
+        if job is None or job.undo != undo.sequence:
+            return self._moves.look_after(at, undo.sequence, wanted)
         if job.status is JobStatus.DONE and check is not None:
             return self._tell(at, undo, str(check.detail.get("reason", "")), well=check.passed)
         return self._tell(at, undo, f"it could not be asked: {job.error or job.status}", well=False)
@@ -98,5 +97,5 @@ class Undone:
 
 
 def _mark(undo: Intent) -> str:
-    """Of the look at production after this undo: the brief of its job, and the step that says it is behind the task."""
-    return f"{AFTER_AN_UNDO}{undo.sequence}"
+    """The step that says that the look at production after this undo is behind the task."""
+    return f"undone:{undo.sequence}"

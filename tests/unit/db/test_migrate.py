@@ -148,6 +148,28 @@ def test_causes_are_read_off_the_reasons_of_an_earlier_version(
     assert held == ["pull-request", None, None]
 
 
+def test_looks_after_undos_are_read_off_the_briefs_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, steps = tmp_path / "orch.db", migrations()
+    monkeypatch.setattr(migrate, "migrations", lambda: {n: sql for n, sql in steps.items() if n < 10})
+    init(path)
+    kinds = (("production-health", "undone:12"), ("production-health", ""), ("developer", "undone:3"))
+    with closing(connect(path, FakeClock())) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for number, (kind, brief) in enumerate(kinds, 1):
+            connection.execute(
+                "INSERT INTO jobs (task_id, stage, round, kind, brief, created_at) "
+                "VALUES (?, 'deploy', 1, ?, ?, utc_now())",
+                (number, kind, brief),
+            )
+    monkeypatch.setattr(migrate, "migrations", lambda: steps)
+    init(path)
+    with closing(connect(path, FakeClock())) as connection:
+        seen = [tuple(row) for row in connection.execute("SELECT undo, brief FROM jobs ORDER BY id")]
+    assert seen == [(12, "after an undo"), (None, ""), (None, "undone:3")]
+
+
 def test_a_step_that_fails_leaves_the_former_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, newest = tmp_path / "orch.db", init(tmp_path / "orch.db")
     before = schema_at(path)

@@ -6,7 +6,7 @@ from orchestrator.db import jobs, tasks
 from orchestrator.db.jobs import NewJob
 from orchestrator.domain.errors import ConstraintRefused
 from orchestrator.domain.ids import BootId
-from orchestrator.domain.job import AFTER_AN_UNDO, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
+from orchestrator.domain.job import Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from tests.fixtures_db import Store
@@ -318,6 +318,6 @@ def test_what_an_earlier_claim_still_says_counts_for_nothing(store: Store) -> No
 def test_a_look_after_an_undo_is_no_start_and_waits_for_no_hold(store: Store) -> None:
     task = store.new_task(stage=Stage.DEVELOPMENT)
     with store.database.write() as tx:
-        jobs.enqueue(tx, task, NewJob(JobKind.PRODUCTION_HEALTH, brief=f"{AFTER_AN_UNDO}7"))
+        jobs.enqueue(tx, task, NewJob(JobKind.PRODUCTION_HEALTH, undo=7))
         tasks.hold(tx, task.id, Hold.ESCALATED, "production was rolled back")
     assert claimed(store).kind is JobKind.PRODUCTION_HEALTH

@@ -1,7 +1,7 @@
 -- name: enqueue
-INSERT INTO jobs (task_id, stage, round, kind, max_attempts, priority, subject, brief, not_before, created_at)
+INSERT INTO jobs (task_id, stage, round, kind, max_attempts, priority, subject, brief, undo, not_before, created_at)
 VALUES (:task_id, :stage, :round, :kind, :max_attempts,
-        (SELECT priority FROM tasks WHERE id = :task_id), :subject, :brief, :not_before, utc_now())
+        (SELECT priority FROM tasks WHERE id = :task_id), :subject, :brief, :undo, :not_before, utc_now())
 RETURNING id;
 
 -- name: claim_next_job
@@ -13,7 +13,7 @@ WHERE status = 'queued' AND id = (
       AND (:agents_allowed OR kind IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
       AND (:checks_allowed OR kind NOT IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
       AND ((SELECT hold FROM tasks WHERE tasks.id = jobs.task_id) IS NULL -- what is held starts nothing;
-           OR (kind = 'production-health' AND brief LIKE 'undone:%')) -- a look after an undo only asks
+           OR undo IS NOT NULL) -- a look after an undo only asks
       AND (CAST(:repos AS TEXT) IS NULL OR (SELECT repo FROM tasks WHERE tasks.id = jobs.task_id)
                                            IN (SELECT value FROM json_each(:repos)))
     ORDER BY priority DESC, id LIMIT 1 /* postgres: FOR UPDATE SKIP LOCKED */)

@@ -109,6 +109,11 @@ def freeze(tx: Tx, repo: RepoName, reason: str, task_id: TaskId | None) -> None:
     tx.execute("slots.freeze", repo=repo, reason=reason, task_id=task_id)
 
 
+def pass_freeze_on(tx: Tx, repo: RepoName, reason: str, task_id: TaskId) -> None:
+    """Whose brokenness keeps a frozen repository frozen from now on."""
+    tx.execute("slots.pass_freeze_on", repo=repo, reason=reason, task_id=task_id)
+
+
 def unfreeze(tx: Tx, repo: RepoName) -> bool:
     """Lift a freeze and free what it held; False where there was none."""
     lifted = tx.execute("slots.unfreeze", repo=repo) == 1

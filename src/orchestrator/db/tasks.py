@@ -142,6 +142,12 @@ def broken(tx: Tx, repo: RepoName) -> list[TaskId]:
     return [TaskId(row["id"]) for row in tx.all("tasks.broken", repo=repo)]
 
 
+def broken_beside(tx: Tx, task: Task) -> Task | None:
+    """The newest other task of the repository that is broken after its merge, or whose undo is not settled."""
+    row = tx.one("tasks.broken_beside", repo=task.repo, task_id=task.id)
+    return _task(row) if row else None
+
+
 def waiting_for_slot(tx: Tx) -> list[TaskId]:
     """Everyone who waits for a slot, oldest first."""
     return [TaskId(row["id"]) for row in tx.all("tasks.waiting_for_slot")]

@@ -127,9 +127,21 @@ def freeze(tx: Tx, task: Task, owner: Actor, reason: str) -> None:
 
 
 def lift_own(tx: Tx, task: Task, owner: Actor) -> list[TaskId]:
-    """What was broken runs now: the freeze that it had caused has lost its reason. Whom that concerns."""
+    """What was broken runs now: the freeze that it had caused has lost its reason. Whom that concerns.
+
+    Another task of the repository that is broken too keeps it frozen.
+    """
     frozen = slots.frozen(tx, task.repo)
     if frozen is None or frozen.task_id != task.id:
+        return []
+    heir = tasks.broken_beside(tx, task)
+    if heir is not None:  # it broke while the repository was frozen already: its reason stands
+        why = (
+            f"{heir.work_item} is broken after its merge: {heir.hold_reason or 'its deploy is being undone'}"
+        )
+        slots.pass_freeze_on(tx, task.repo, why, heir.id)
+        data = {"reason": why, "before": task.work_item}
+        events.append(tx, EventType.REPO_FROZEN, owner, task=heir, data=data)
         return []
     slots.unfreeze(tx, task.repo)
     data = {"repo": task.repo, "reason": f"{task.work_item} is done"}

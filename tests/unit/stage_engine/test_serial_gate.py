@@ -173,3 +173,43 @@ def test_what_broke_gives_production_back_and_takes_it_again(store: Store) -> No
         serial_gate.keep_for_the_freeze(tx, broken, Actor.MONITOR)
         assert slots.held_by(tx, broken.id) == []
         assert [(slot.name, slot.frozen) for slot in slots.all_slots(tx)] == [(merge_slot(REPO), True)]
+
+
+EFFECT = (
+    "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
+    "intent_at, settled_at) VALUES (:task, :name, 'k', 1, :state, 1, "
+    "(SELECT coalesce(max(sequence), 0) + 1 FROM effects), 't', 'monitor', '{}', utc_now(), :settled)"
+)
+
+
+def merged(store: Store) -> Task:
+    task = store.new_task()
+    store.raw(EFFECT, {"task": task.id, "name": "merge_pr", "state": "applied", "settled": "2026"})
+    return store.move(task.id, Stage.DEPLOY)
+
+
+@pytest.mark.parametrize("how", ["undone", "being undone"])
+def test_a_freeze_is_not_lifted_over_another_task_that_is_broken_too(store: Store, how: str) -> None:
+    """One that broke while the repository was frozen has no freeze of its own."""
+    first, second = merged(store), merged(store)
+    with store.database.write() as tx:
+        serial_gate.freeze(tx, first, Actor.MONITOR, "it is ill")
+        serial_gate.freeze(tx, second, Actor.MONITOR, "it is ill, too")
+        slots.keep_for_freeze(tx, REPO)
+        if how == "undone":
+            tasks.hold(tx, second.id, Hold.ESCALATED, "production was rolled back")
+    if how != "undone":
+        store.raw(EFFECT, {"task": second.id, "name": "deploy_undo", "state": "intended", "settled": None})
+    with store.database.write() as tx:
+        assert serial_gate.lift_own(tx, first, Actor.MONITOR) == []
+    with store.database.read() as tx:
+        frozen, slot = slots.frozen(tx, REPO), slots.get(tx, merge_slot(REPO))
+    assert frozen is not None
+    assert frozen.work_item == second.work_item
+    assert slot is not None
+    assert slot.frozen
+    store.move(first.id, Stage.DONE)
+    store.raw("UPDATE effects SET state = 'applied', settled_at = '2026' WHERE name = 'deploy_undo'")
+    with store.database.write() as tx:
+        serial_gate.lift_own(tx, second, Actor.MONITOR)
+        assert slots.frozen(tx, REPO) is None

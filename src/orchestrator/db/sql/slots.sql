@@ -40,6 +40,9 @@ DELETE FROM slots WHERE name = :name AND holder = 'freeze';
 INSERT INTO repo_freeze (repo, reason, task_id, frozen_at) VALUES (:repo, :reason, :task_id, utc_now())
 ON CONFLICT (repo) DO NOTHING;
 
+-- name: pass_freeze_on
+UPDATE repo_freeze SET task_id = :task_id, reason = :reason WHERE repo = :repo;
+
 -- name: lend
 UPDATE repo_freeze SET lent_to = :task_id WHERE repo = :repo;
 

@@ -76,6 +76,13 @@ ORDER BY hold_since, id LIMIT 1000;
 -- name: broken
 SELECT id FROM tasks WHERE repo = :repo AND stage = 'deploy' AND hold = 'escalated' ORDER BY id LIMIT 1000;
 
+-- name: broken_beside
+SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
+WHERE repo = :repo AND stage = 'deploy' AND id <> :task_id AND (hold = 'escalated' OR EXISTS
+    (SELECT 1 FROM effects WHERE effects.task_id = tasks.id AND effects.name = 'deploy_undo'
+     AND effects.state IN ('intended', 'revoking', 'in_doubt')))
+ORDER BY id DESC LIMIT 1;
+
 -- name: waiting_for_slot
 SELECT id FROM tasks WHERE hold = 'slot' AND stage NOT IN ('done', 'cancelled') ORDER BY hold_since, id LIMIT 100;
 

@@ -89,7 +89,7 @@ class MemoryForge:
     def candidates(self) -> Sequence[SeenCandidate]:
         return []
 
-    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
+    def highest_fence(self, tasks: Sequence[TaskId] | None = None) -> int:
         return 0
 
     # -- acts --------------------------------------------------------------------------------------------------

@@ -70,9 +70,9 @@ class Forge(Protocol):
         """Every candidate that was ever prepared here and that the forge still shows."""
         ...
 
-    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
-        """The highest ledger number at which a merge of one of these tasks is fenced; 0 where none is, or the forge
-        cannot tell."""
+    def highest_fence(self, tasks: Sequence[TaskId] | None = None) -> int:
+        """The highest ledger number at which a merge or a push of one of these tasks, or of any, is fenced; 0 where
+        none is, or the forge cannot tell."""
         ...
 
     def tip(self, branch: str) -> Sha | None:

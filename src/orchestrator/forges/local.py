@@ -113,8 +113,8 @@ class LocalForge:
         with self._asking():
             return local_traces.kept(self._git, self.path)
 
-    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
-        """The highest ledger number at which a merge of these tasks is fenced; 0 where none is."""
+    def highest_fence(self, tasks: Sequence[TaskId] | None = None) -> int:
+        """The highest ledger number in a fence of these tasks, or of any; 0 where there is none."""
         with self._asking():
             return local_traces.highest_fence(self._git, self.path, tasks)
 

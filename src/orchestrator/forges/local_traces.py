@@ -10,7 +10,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha, TaskId, WorkItem
 from orchestrator.domain.installation import SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
-from orchestrator.forges.local_fence import fence_ref, parse_fence, push_fence_ref
+from orchestrator.forges.local_fence import FENCES, PUSH_FENCES, fence_ref, parse_fence, push_fence_ref
 from orchestrator.rules.trailers import INSTALLATION, NONCE, SEQUENCE, TASK, trailers
 from orchestrator.runtime.git import Git
 
@@ -69,11 +69,14 @@ def kept(git: Git, git_dir: Path) -> list[SeenCandidate]:
     return [one for one in found if one is not None]
 
 
-def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId]) -> int:
-    """The highest ledger number in a fence of these tasks; 0 where none has one."""
-    if not tasks:
+def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId] | None) -> int:
+    """The highest ledger number in a fence of these tasks, or of any; 0 where there is none."""
+    if tasks is None:
+        refs = [FENCES.rstrip("/"), PUSH_FENCES.rstrip("/")]
+    else:
+        refs = [ref(task) for task in tasks for ref in (fence_ref, push_fence_ref)]
+    if not refs:
         return 0
-    refs = [ref(task) for task in tasks for ref in (fence_ref, push_fence_ref)]
     listed = git.run(["for-each-ref", "--format=%(raw)%00", "--", *refs], git_dir=git_dir).stdout
     highest = 0
     for raw in listed.split(b"\0"):

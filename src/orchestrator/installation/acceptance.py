@@ -121,7 +121,7 @@ class _Import:
     def _lift(self) -> None:
         found = self._survey.found
         seen = [one.sequence for repo in found.values() for one in repo.candidates]
-        seen += [repo.compared.seen.fence for repo in found.values()]
+        seen += [repo.fence for repo in found.values()]  # a number of a lost task is given again, fences stay
         starts = [one.start for one in self._survey.starts if one.start is not None]
         restored.lift_sequence(self._tx, max([*seen, *(start.sequence for start in starts)], default=0))
         for start in starts:

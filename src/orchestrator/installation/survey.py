@@ -37,6 +37,7 @@ class Found:
     candidates: Sequence[SeenCandidate] = ()  # unknown ones of our installation
     merged: Sequence[SeenCandidate] = ()  # those of them that are on main, oldest first
     unfinished: Sequence[Task] = ()
+    fence: int = 0  # the highest number in a fence of any task: also of one that the database has lost
     baseline: slots.Baseline | None = None
 
     @property
@@ -96,10 +97,11 @@ class Surveyor:
     def _found(self, repo: repositories.Repository, compared: Compared) -> Found:
         forge = self._comparison.forge(repo.name)
         candidates, merged = self._candidates(forge, compared.known.installation)
+        fence = forge.highest_fence()
         with self._database.read() as tx:
             unfinished = list(tasks.every_open(tx, repo.name))
             baseline = slots.baseline(tx, repo.name)
-        return Found(repo, compared, candidates, merged, unfinished, baseline)
+        return Found(repo, compared, candidates, merged, unfinished, fence, baseline)
 
     def _candidates(self, forge: Forge, ours: str) -> tuple[Sequence[SeenCandidate], Sequence[SeenCandidate]]:
         """Unknown candidates of ours, in the order of the ledger, and those of them on main, in main's."""

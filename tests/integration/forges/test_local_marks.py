@@ -139,6 +139,7 @@ def test_the_highest_fence_is_that_of_the_tasks_asked_for(house: House, candidat
     assert house.forge.highest_fence([TaskId(1)]) == 1
     house.forge.revoke_push(PushCall(TaskId(1), 40), "newer")
     assert house.forge.highest_fence([TaskId(1)]) == 40
+    assert house.forge.highest_fence() == 40
 
 
 def test_a_forge_that_is_not_there_is_unreachable(house: House) -> None:

@@ -9,16 +9,19 @@ from typing import cast
 
 import pytest
 
-from orchestrator.db import installation, repositories, restored
+from orchestrator.db import effects, installation, repositories, restored
+from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged
-from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
 from orchestrator.domain.installation import Cause, Finding, InstallationMark, SeenCandidate
 from orchestrator.forges.forge import Forge
+from orchestrator.installation.acceptance import Acceptance
 from orchestrator.installation.claims import Claims
 from orchestrator.installation.closings import Closings
 from orchestrator.installation.comparison import Comparison
 from orchestrator.installation.guard import InstallationGuard
+from orchestrator.installation.survey import Surveyor
 from orchestrator.places import Folders, Place
 from orchestrator.runtime.entropy import SeededEntropy
 from tests.fixtures_db import REPO, Store
@@ -61,9 +64,12 @@ class Shown:
         self._read("merged")
         return list(self.merged)
 
-    def highest_fence(self, tasks: Sequence[TaskId]) -> int:
+    def candidates(self) -> Sequence[SeenCandidate]:
+        return []
+
+    def highest_fence(self, tasks: Sequence[TaskId] | None = None) -> int:
         self._read("fence")
-        return max((fence for task, fence in self.fences.items() if task in tasks), default=0)
+        return max((n for task, n in self.fences.items() if tasks is None or task in tasks), default=0)
 
     def tip(self, branch: str) -> Sha:
         main = self.main
@@ -209,6 +215,29 @@ def test_the_fence_of_every_open_task_counts(bench: Bench) -> None:
     last = [bench.store.new_task(f"Task {n}").id for n in range(205)][-1]
     bench.forges[REPO].fences[last] = 9
     assert bench.life().start()[REPO].cause is Cause.DATABASE
+
+
+def test_accepting_lifts_the_ledger_above_the_fences_of_tasks_that_it_has_lost(bench: Bench) -> None:
+    """Their numbers are given to new tasks: what those push would be refused as given up."""
+    bench.merge(known=False)
+    bench.forges[REPO].fences[TaskId(99)] = 500
+    guard = bench.life()
+    guard.start()
+    database = bench.store.database
+    folders = Folders(bench.home)
+    acceptance = Acceptance(
+        database,
+        Surveyor(database, folders, Comparison(database, bench, folders)),
+        guard,
+        cast(Deployer, None),
+        boot_id=BootId("one"),
+        entropy=bench.entropy,
+        wake=lambda ids: None,
+    )
+    acceptance.accept(person="Ann", reason="the disk was lost")
+    with database.write() as tx:
+        sequence, _ = effects.next_sequence(tx)
+    assert sequence > 500
 
 
 def test_what_closes_everything_is_not_overtaken_by_an_opening(bench: Bench) -> None:

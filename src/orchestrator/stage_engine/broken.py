@@ -25,7 +25,8 @@ from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.plans import Plans, of_prepared
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
-NOT_OURS = "another start has come since, or the merge slot has been given up"
+NO_SLOT = "the merge slot has been given up"
+NOT_OURS = "what it started was undone before, or another start has come since"
 UNDO_WAITS = "undo-waits"  # the mark of a round whose gate has failed and whose undo cannot be intended yet
 
 
@@ -53,22 +54,26 @@ class Broken:
         """Broken after the merge: one commit stores the undo's intent and freezes the repository (DESIGN §3).
 
         Nothing is undone without the merge slot, or where the environment's last start is not this task's: it is
-        another's, or undone already. Then it stays escalated, and the person is told.
+        another's, or undone already. Then it stays escalated, the person is told, and a slot in its hand goes to the
+        freeze all the same: the fix has to get in (H16).
         """
-        if not self._is_ours(at):
+        if not self._has_the_slot(at):
             return self._moves.hold(
-                at, Hold.ESCALATED, f"{reason} Nothing is undone: {NOT_OURS}.", proofs=proofs
+                at, Hold.ESCALATED, f"{reason} Nothing is undone: {NO_SLOT}.", proofs=proofs
             )
         config = at.settings.production
         with self._tools.database.read() as tx:
             last = effects.last_start(tx, config.name) if config is not None else None
         why = f"broken after the merge, the repository is frozen: {reason}"
-        if config is None or config.undo is None or last is None or last.task_id != at.task.id:
+        ours = last is not None and last.task_id == at.task.id and last.name is EffectName.DEPLOY_INIT
+        if config is None or config.undo is None or last is None or not ours:
 
             def freeze(tx: Tx) -> None:
                 serial_gate.freeze(tx, at.task, at.lease.owner, reason)
                 serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
 
+            if not ours and self._has_started(at, config):
+                why += f" Nothing is undone: {NOT_OURS}."
             return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=freeze)
         try:
             return self._intend_undo(at, config, config.undo, last, reason, proofs)
@@ -168,20 +173,17 @@ class Broken:
 
     # --- small steps --------------------------------------------------------------------------------------------------
 
-    def _is_ours(self, at: Situation) -> bool:
-        """Whether production is this task's to take back: it has the merge slot, and no other start has come since."""
-        config = at.settings.production
+    def _has_the_slot(self, at: Situation) -> bool:
+        """Whether production is this task's to take back."""
         with self._tools.database.read() as tx:
-            if slots.merge_slot(at.task.repo) not in slots.held_by(tx, at.task.id):
-                return False
-            last = effects.last_start(tx, config.name) if config is not None else None
+            return slots.merge_slot(at.task.repo) in slots.held_by(tx, at.task.id)
+
+    def _has_started(self, at: Situation, config: EnvironmentConfig | None) -> bool:
+        with self._tools.database.read() as tx:
             ours = effects.of_task(tx, at.task.id)
-        started = config is not None and any(
+        return config is not None and any(
             e.name is EffectName.DEPLOY_INIT
             and e.state is EffectState.APPLIED
             and e.judged.get("environment") == config.name
             for e in ours
         )
-        if not started or last is None:
-            return True
-        return last.task_id == at.task.id and last.name is EffectName.DEPLOY_INIT

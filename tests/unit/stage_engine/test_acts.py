@@ -2,14 +2,15 @@
 
 import pytest
 
-from orchestrator.db import effects, slots
+from orchestrator.db import effects, mail, slots
 from orchestrator.domain.effect import Cause, EffectName, EffectState
 from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold, Task
+from orchestrator.domain.task import Hold, Signal, Task
 from orchestrator.rules.transitions import OPEN_PR
+from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Outcome
 from tests.fixtures_db import REPO
@@ -118,3 +119,25 @@ def test_an_undo_to_be_done_again_waits_for_another_start_and_is_not_forgotten(b
         ("2", EffectState.REVOKED),
         ("3", EffectState.APPLIED),
     ]
+
+
+def test_what_cannot_be_started_again_leaves_the_slot_to_the_freeze_for_the_fix(bench: Bench) -> None:
+    """H16: production was undone, a person had it started again, and its build fails for good."""
+    engine, task = ill_in_production(bench)
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    task = bench.store.task(task.id)
+    retry = Signal("retry", task.stage, task.round, None, "Ann", "again")
+    with bench.database.write() as tx:
+        mail.receive(tx, task, retry, source="operator", dedup_key="retry")
+    points = Points()
+    points.on("image.intended", stop_here)
+    bench.process("two", points=points)[0].advance_stage(task.id, Actor.MONITOR)
+    bench.outside.calls[EffectName.IMAGE] = 0
+    bench.store.raw("UPDATE effects SET state = 'revoking', cause = 'facts' WHERE state = 'intended'")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    assert (bench.store.task(task.id).round, bench.store.task(task.id).hold) == (2, Hold.ESCALATED)
+    fix = bench.store.new_task(stage=Stage.TESTING)
+    with bench.database.write() as tx:
+        assert slots.held_by(tx, task.id) == []
+        assert serial_gate.lend(tx, REPO, fix, person="Ann", reason="the fix")
+    assert bench.outside.calls[EffectName.DEPLOY_UNDO] == 1

@@ -57,8 +57,13 @@ class Closing:
             evidence.mark_step(tx, at.task, f"{LOOKED_AT}:{fix}")
             for step in (PROMOTE, START_PRODUCTION):
                 evidence.mark_step(tx, at.task, step.name, {"left_to": fix})
-            # It may have passed before the runner of a deploy of ourselves undid it.
-            evidence.forget_step(tx, at.task, f"{StepKind.GATE}:{CHECK_PRODUCTION}")
+            # It may have passed before the runner of a deploy of ourselves undid it; and should the look fail, what an
+            # older one saw must not be judged in its place.
+            for done in (
+                f"{StepKind.JOB}:{JobKind.PRODUCTION_HEALTH}",
+                f"{StepKind.GATE}:{CHECK_PRODUCTION}",
+            ):
+                evidence.forget_step(tx, at.task, done)
 
         if "production" in at.has:
             why = f"{fix} is done"

@@ -2,11 +2,16 @@
 
 import json
 
-from orchestrator.db import effects, evidence, tasks
+from orchestrator.db import effects, evidence, jobs, tasks
+from orchestrator.domain.ids import BootId
+from orchestrator.domain.job import JobStatus
+from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.stage_engine.closing import LOOKED_AT, due_to_be_closed
+from orchestrator.stage_engine.situation import Outcome
 from tests.fixtures_db import Store
+from tests.fixtures_transition import Bench
 
 MERGED = (
     "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
@@ -81,3 +86,23 @@ def test_merges_follow_one_another_as_their_candidates_do(store: Store) -> None:
     with store.database.read() as tx:
         assert effects.done_since(tx, first.id) == later.work_item
         assert effects.done_since(tx, later.id) is None
+
+
+def test_a_look_that_fails_closes_nothing_by_an_older_one(bench: Bench) -> None:
+    """Production was healthy before the runner of a deploy of ourselves undid it; the look for the fix cannot ask."""
+    task = bench.before_the_merge()
+    engine, _ = bench.process("one")
+    engine.advance_stage(task.id, Actor.MONITOR)
+    bench.unhealthy(engine, "one")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    bench.store.raw("UPDATE checks SET verdict = 'pass' WHERE kind = 'production-health'")
+    merged(bench.store, 901, Stage.DONE)
+    assert engine.advance_stage(task.id, Actor.RECONCILER) is Outcome.WORKING
+    with bench.database.write() as tx:
+        job = jobs.claim_next_job(tx, BootId("one"), agents=False, checks=True)
+    assert job is not None
+    assert engine.finish_job(job, JobStatus.FAILED, error="the forge is away")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    found = bench.store.task(task.id)
+    assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
+    assert "the forge is away" in str(found.hold_reason)

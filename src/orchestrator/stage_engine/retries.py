@@ -38,10 +38,12 @@ class Retries:
         step = next_step(at.task.stage, at.passed, at.has)
         with self._tools.database.read() as tx:
             failed = self._failed_job(tx, at, step)
+            undo = effects.applied(tx, at.task.id, EffectName.DEPLOY_UNDO)
+        undone = undo is not None and undo.round == at.task.round  # there is nothing of its own to look at
         to_be_looked_at = (
             step is not None and step.kind is StepKind.JOB
         )  # as after a restore: nothing has failed
-        if at.task.stage is Stage.DEPLOY and failed is None and not to_be_looked_at:
+        if at.task.stage is Stage.DEPLOY and (undone or (failed is None and not to_be_looked_at)):
             return self._after_the_merge(at, answered)
         try:
             judged_by = self._present_configuration(at)

@@ -121,14 +121,29 @@ def test_an_undo_to_be_done_again_waits_for_another_start_and_is_not_forgotten(b
     ]
 
 
+def retried(bench: Bench, task: Task) -> None:
+    retry = Signal("retry", task.stage, task.round, None, "Ann", "again")
+    with bench.database.write() as tx:
+        mail.receive(tx, task, retry, source="operator", dedup_key="retry")
+
+
+@pytest.mark.parametrize("status", ["failed", "queued"])
+def test_what_was_undone_is_started_again_though_its_look_had_not_ended(bench: Bench, status: str) -> None:
+    """The runner of a deploy of ourselves undid it while nobody could ask production."""
+    engine, task = ill_in_production(bench)
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    bench.store.raw("DELETE FROM steps WHERE step = 'job:production-health'")
+    bench.store.raw("UPDATE jobs SET status = :status", {"status": status})
+    retried(bench, bench.store.task(task.id))
+    engine.advance_stage(task.id, Actor.MONITOR)
+    assert bench.store.task(task.id).round == task.round + 1
+
+
 def test_what_cannot_be_started_again_leaves_the_slot_to_the_freeze_for_the_fix(bench: Bench) -> None:
     """H16: production was undone, a person had it started again, and its build fails for good."""
     engine, task = ill_in_production(bench)
     assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
-    task = bench.store.task(task.id)
-    retry = Signal("retry", task.stage, task.round, None, "Ann", "again")
-    with bench.database.write() as tx:
-        mail.receive(tx, task, retry, source="operator", dedup_key="retry")
+    retried(bench, bench.store.task(task.id))
     points = Points()
     points.on("image.intended", stop_here)
     bench.process("two", points=points)[0].advance_stage(task.id, Actor.MONITOR)

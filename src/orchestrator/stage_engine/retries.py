@@ -38,8 +38,7 @@ class Retries:
         step = next_step(at.task.stage, at.passed, at.has)
         with self._tools.database.read() as tx:
             failed = self._failed_job(tx, at, step)
-            undo = effects.applied(tx, at.task.id, EffectName.DEPLOY_UNDO)
-        undone = undo is not None and undo.round == at.task.round  # there is nothing of its own to look at
+            undone = self._is_undone(tx, at)
         to_be_looked_at = (
             step is not None and step.kind is StepKind.JOB
         )  # as after a restore: nothing has failed
@@ -105,6 +104,14 @@ class Retries:
         answered(tx)
         tasks.forgive(tx, at.task.id)
         tasks.release_hold(tx, at.task.id)
+
+    def _is_undone(self, tx: Tx, at: Situation) -> bool:
+        """Whether the last thing done in production was to undo this round's start: nothing is left to look at."""
+        undo = effects.applied(tx, at.task.id, EffectName.DEPLOY_UNDO)
+        if undo is None or undo.round != at.task.round:
+            return False
+        last = effects.last_start(tx, str(undo.judged["environment"]))
+        return last is not None and last.sequence == undo.sequence
 
     def _failed_job(self, tx: Tx, at: Situation, step: Step | None) -> Job | None:
         """The job to be done once more: the one that failed, or whose document was not usable."""

@@ -139,6 +139,22 @@ def test_what_was_undone_is_started_again_though_its_look_had_not_ended(bench: B
     assert bench.store.task(task.id).round == task.round + 1
 
 
+def test_what_was_started_since_its_undo_is_looked_at(bench: Bench) -> None:
+    """As after a restore, which counts what it finds to one round."""
+    engine, task = ill_in_production(bench)
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    bench.store.raw("DELETE FROM steps WHERE step = 'job:production-health'")
+    bench.store.raw(
+        "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, intent_at, "
+        "settled_at) VALUES (:id, 'deploy_init', 'k', 1, 'applied', 1, 2000, 't', 'restored', "
+        """'{"environment": "production"}', utc_now(), utc_now())""",
+        {"id": task.id},
+    )
+    retried(bench, bench.store.task(task.id))
+    engine.advance_stage(task.id, Actor.MONITOR)
+    assert bench.store.task(task.id).round == task.round
+
+
 def test_what_cannot_be_started_again_leaves_the_slot_to_the_freeze_for_the_fix(bench: Bench) -> None:
     """H16: production was undone, a person had it started again, and its build fails for good."""
     engine, task = ill_in_production(bench)

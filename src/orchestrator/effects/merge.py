@@ -70,13 +70,12 @@ class MergeEffect:
             forge.revoke_merge(judged.candidate(intent), f"revoked-{intent.token}", held=held)
 
 
-def why_not_as_tested(intent: Intent, fact: Mapping[str, object]) -> str | None:
-    """What is wrong with what main shows of a merge, measured by what was judged; None where it is exactly that.
+def why_not_as_tested(candidate: Candidate, fact: Mapping[str, object]) -> str | None:
+    """What is wrong with what main shows of a merge, measured by the candidate that was tested; None where it is that.
 
     A merge commit of the forge's own is as good as M while its tree is M's; an earlier candidate never is: what was
     tested last is another one (DESIGN §3).
     """
-    candidate = judged.candidate(intent)
     if fact["merged"] != candidate.sha:
         return (
             f"main has {fact['merged']}, an earlier candidate, and not {candidate.sha}, which was tested last"

@@ -6,6 +6,7 @@ from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Holding
+from orchestrator.effects import judged
 from orchestrator.effects.ledger import Proof
 from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.gates.coverage_gate import measured_percent
@@ -30,7 +31,7 @@ class Merged:
         nothing is started, and the ratchet is that of the round whose candidate landed, or none.
         """
         merged = Sha(str(proof.fact["merged"]))
-        objection = why_not_as_tested(proof.intent, proof.fact)
+        objection = why_not_as_tested(judged.candidate(proof.intent), proof.fact)
 
         def ratchet(tx: Tx) -> None:
             landed = next((one for one in evidence.candidates(tx, at.task.id) if one.sha == merged), None)

@@ -16,6 +16,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Hold, Holding, Landed, Task
 from orchestrator.effects import judged
 from orchestrator.effects.ledger import Proof
+from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.rules.transitions import PROMOTE, START_PRODUCTION, EdgeKind
 from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.moves import Moves
@@ -42,7 +43,7 @@ class Restored:
         started = self._started(at, landed)
         why = f"its merge {landed.sha[:12]} is on main; {_production(started)}. {reason}"
         if merged is None:
-            return self._merged(at, shown, started, why, answered)
+            return self._merged(at, candidates[-1], shown, started, why, answered)
 
         def also(tx: Tx) -> None:
             answered(tx)
@@ -54,12 +55,18 @@ class Restored:
     def _merged(
         self,
         at: Situation,
+        tested: Candidate,
         shown: Landed,
         started: Intent | None,
         why: str,
         answered: Callable[[Tx], None],
     ) -> Outcome:
+        """Settle it as the ledger would have; where main shows anything but what was tested last, freeze as well."""
         landed = shown.candidate
+        fact = {"merged": landed.sha, "round": landed.round, "commit": shown.sha, "tree": shown.tree}
+        objection = why_not_as_tested(tested, fact)
+        if objection is not None:
+            why = f"{objection}. {why}"
 
         def write(tx: Tx) -> None:
             answered(tx)
@@ -70,14 +77,15 @@ class Restored:
                 landed.sha,
                 landed.round,
                 token=landed.fence,
-                judged={"repo": at.task.repo, "candidate": judged.of_candidate(landed)},
+                judged={"repo": at.task.repo, "candidate": judged.of_candidate(tested)},
             )
-            fact = {"merged": landed.sha, "round": landed.round, "commit": shown.sha, "tree": shown.tree}
             proof = Proof(intent, EffectState.APPLIED, fact, "found on main after a restore")
             self._tools.ledger.settle(tx, at.lease, at.task, proof)
             slots.free_all(tx, at.task.repo, at.task.id)
             round_ = restored.next_round(tx, at.task.id, Stage.DEPLOY)
             self._take_over(tx, at, replace(at.task, stage=Stage.DEPLOY, round=round_), started, why)
+            if objection is not None:
+                self._freeze(tx, at, why)
 
         return self._moves.move(
             at,
@@ -93,11 +101,14 @@ class Restored:
         if started is None:
             return
         if started.name is EffectName.DEPLOY_UNDO:
-            serial_gate.freeze(tx, at.task, at.lease.owner, why)
-            slots.keep_for_freeze(tx, at.task.repo)
+            self._freeze(tx, at, why)
             return
         for step in (PROMOTE, START_PRODUCTION):
             evidence.mark_step(tx, coming, step.name, {"found": started.key})
+
+    def _freeze(self, tx: Tx, at: Situation, why: str) -> None:
+        serial_gate.freeze(tx, at.task, at.lease.owner, why)
+        slots.keep_for_freeze(tx, at.task.repo)
 
     def _started(self, at: Situation, landed: Candidate) -> Intent | None:
         """The last thing that was done with M in production, if that ended well."""

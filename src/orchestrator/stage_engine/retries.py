@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 from orchestrator.db import effects, jobs, leases, tasks
 from orchestrator.db.database import Tx
-from orchestrator.domain.effect import EffectName
+from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.stage import Stage
+from orchestrator.effects import judged
 from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.rules.transitions import WRITTEN_BY, EdgeKind, Step, StepKind, next_step
 from orchestrator.stage_engine import serial_gate
@@ -75,7 +76,7 @@ class Retries:
             superseded, fix = effects.merged_since(tx, at.task.id), effects.done_since(tx, at.task.id)
             merge = effects.applied(tx, at.task.id, EffectName.MERGE_PR)
         if not superseded:
-            objection = why_not_as_tested(merge, merge.fact or {}) if merge is not None else None
+            objection = _objection(merge) if merge is not None else None
             if objection is not None:
                 raise NotNow(f"{objection}: that is never deployed; a fix is another ticket")
             return self._start_again(at, answered)
@@ -123,3 +124,8 @@ class Retries:
             return None
         last = jobs.of_step(tx, at.task, JobKind(step.what))
         return last if last is not None and last.status is JobStatus.FAILED else None
+
+
+def _objection(merge: Intent) -> str | None:
+    """What is wrong with what main shows of a settled merge."""
+    return why_not_as_tested(judged.candidate(merge), merge.fact or {})

@@ -71,7 +71,7 @@ class BareSql:
         run(
             sql["jobs.enqueue"],
             {"task_id": task_id, "stage": target, "round": round_, "kind": "developer", "max_attempts": 3,
-             "subject": None, "brief": "", "not_before": None},
+             "subject": None, "brief": "", "undo": None, "not_before": None},
         ).fetchone()  # fmt: skip
         run(
             sql["mail.send"],

@@ -308,9 +308,7 @@ def test_tc08_a_signal_under_a_lease_waits_and_is_applied_once(bench: Bench) -> 
     dead(bench, "first")
     assert engine.advance_stage(task.id, Actor.WEBHOOK) is Outcome.ENDED
     assert stage_of(bench) is Stage.CANCELLED
-    [outcome] = outcomes(bench)
-    assert outcome is not None
-    assert "cancelled by Ann" in outcome
+    assert outcomes(bench) == ["applied"]
     assert engine.advance_stage(task.id, Actor.WEBHOOK) is Outcome.ENDED
     assert dict(bench.outside.calls) == {"revoke merge_pr": 1}
 

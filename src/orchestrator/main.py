@@ -40,6 +40,7 @@ class Service:
     def start(self) -> None:
         """See whether database and forges belong together, recover, then run."""
         app = self._app
+        app.wakeups.stopping.clear()
         self._heartbeat.start()  # as long as anything of ours may act: trust in our own leases rests on it
         app.wakeups.on_tasks(app.driver.wake)
         app.guard.start()
@@ -58,6 +59,7 @@ class Service:
         if not self._started:
             return
         app, end = self._app, self._app.clock.boottime() + self._app.settings.shutdown_budget_s
+        app.wakeups.stopping.set()
         app.worker.stop()
         app.driver.stop()
         for loop in reversed(self._loops):

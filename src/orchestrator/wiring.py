@@ -473,8 +473,8 @@ class App:
                 self.environ,
                 entropy=self.entropy,
             ),
-            DeployEffect(EffectName.DEPLOY_INIT, self.deployer),
-            DeployEffect(EffectName.DEPLOY_UNDO, self.deployer),
+            DeployEffect(EffectName.DEPLOY_INIT, self.deployer, self.wakeups.stopping),
+            DeployEffect(EffectName.DEPLOY_UNDO, self.deployer, self.wakeups.stopping),
         )
         return {kind.name: kind for kind in kinds}
 

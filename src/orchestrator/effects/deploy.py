@@ -57,9 +57,11 @@ class PreparedUndo:
 class DeployEffect:
     """A start, forward or back again; once sent it is never turned (law 3)."""
 
-    def __init__(self, name: EffectName, deployer: Deployer) -> None:
+    def __init__(self, name: EffectName, deployer: Deployer, stopping: threading.Event | None = None) -> None:
+        """``stopping`` is set when the service ends: an undo of ourselves may be waiting for just that."""
         self.name = name
         self._deployer = deployer
+        self._stopping = stopping or threading.Event()
 
     def probe(self, intent: Intent) -> Probe:
         """Who holds the claim of this start; of an undo also how its command ended."""
@@ -83,7 +85,7 @@ class DeployEffect:
         start = start_of(intent)
         self._deployer.start(start)
         if self.name is EffectName.DEPLOY_UNDO:
-            self._deployer.wait(start, threading.Event(), MOST_UNDOS_S)
+            self._deployer.wait(start, self._stopping, MOST_UNDOS_S)
 
     def said(self, intent: Intent) -> Mapping[str, object] | None:
         """Which start it was; whether it is healthy is a gate's business."""

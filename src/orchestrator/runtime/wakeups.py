@@ -12,6 +12,7 @@ class Wakeups:
         self.queue = threading.Event()  # the job queue may have something
         self.outbox = threading.Event()  # a message may be waiting
         self.inbox = threading.Event()  # something has arrived, or its task may have become free
+        self.stopping = threading.Event()  # the service ends: nobody waits for anything outside any more
         self._lock = threading.Lock()
         self._on_tasks: Callable[[Iterable[int]], None] | None = None
         self._stops: dict[int, Callable[[str], None]] = {}

@@ -20,7 +20,7 @@ from orchestrator.domain.job import JobStatus, RunOutcome
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from orchestrator.runtime.process import ProcessIdentity
+from orchestrator.runtime.process import ProcessIdentity, SystemProcesses
 from tests.fixtures_pipeline import ILL, Build, Pipeline, gone
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -247,6 +247,7 @@ def test_killed_between_the_record_of_a_run_and_its_start_costs_nothing(pipeline
 
 def test_start_that_fails_leaves_no_open_run(pipeline: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     line = pipeline()
+    line.processes = SystemProcesses()  # slow enough to be stopped before it has said that it started
 
     def full(folder: RunFolder, identity: ProcessIdentity) -> None:
         os.kill(identity.pid, signal.SIGSTOP)

@@ -1,10 +1,11 @@
 """A deploy is applied when it is claimed, an undo when its command has ended; its fact says how."""
 
+import threading
 from dataclasses import replace
 
 import pytest
 
-from orchestrator.deploy.records import Ending, Exit
+from orchestrator.deploy.records import DeployStart, Ending, Exit
 from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent, NotApplied, Underway, Unknown
 from orchestrator.domain.ids import EffectId, TaskId
 from orchestrator.effects.deploy import DeployEffect, start_of, why_not_undone
@@ -54,6 +55,20 @@ def test_an_undo_is_applied_when_its_command_has_ended_and_says_how(ended: Exit,
     assert said is None if why is None else why in str(said)
     state.unreachable = True
     assert isinstance(effect.probe(undo), Unknown)
+
+
+def test_an_undo_is_not_waited_for_while_the_service_ends() -> None:
+    """An undo of ourselves waits for our end: whoever waited for its own would keep it waiting."""
+    stopping, stops = threading.Event(), list[threading.Event]()
+
+    class Asked(MemoryDeployer):
+        def wait(self, start: DeployStart, stop: threading.Event, deadline_s: float) -> Exit | None:
+            stops.append(stop)
+            return super().wait(start, stop, deadline_s)
+
+    deployer = Asked(Environments(), commands=Later())
+    DeployEffect(EffectName.DEPLOY_UNDO, deployer, stopping).act(intent(EffectName.DEPLOY_UNDO))
+    assert stops == [stopping]
 
 
 def test_a_word_is_no_end_and_an_undo_of_earlier_versions_is_believed() -> None:

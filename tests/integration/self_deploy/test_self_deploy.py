@@ -48,9 +48,7 @@ def done(site: SelfSite, item: str) -> None:
 
 def undone(site: SelfSite, item: str) -> None:
     """The old version runs; the task is frozen and a person is called; undone exactly once."""
-    site.rest(
-        item
-    )  # a person may have been called before: each restart costs the look at production an attempt
+    site.rest(item)  # a person may have been called before that: while the undo goes on
     wait_until(lambda: "rolled back" in str(site.story(item).task.hold_reason), LONG)
     story = site.story(item)
     assert story.task.stage is Stage.DEPLOY, site.why(item)

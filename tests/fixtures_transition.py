@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.db import effects, evidence, jobs, leases, slots, tasks
+from orchestrator.db import effects, evidence, jobs, leases, repositories, slots, tasks
+from orchestrator.db.repositories import Repository
 from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.effect import (
     Applied,
@@ -26,11 +27,11 @@ from orchestrator.domain.effect import (
     Probe,
     Unknown,
 )
-from orchestrator.domain.ids import BootId, Digest, Sha, TaskId
+from orchestrator.domain.ids import BootId, Digest, RepoName, Sha, TaskId
 from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.lease import Actor, Scope
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Candidate, Landed, Task
+from orchestrator.domain.task import Candidate, Hold, Landed, Task, Ticket
 from orchestrator.effects.ledger import Ledger
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.ownership.term import Term
@@ -87,11 +88,14 @@ class Outside:
     readable: bool = True
     default_branch: str = "main"
     shown: dict[str, object] = field(default_factory=dict)  # of the merge, other than what was asked for
+    by_hand: Landed | None = None  # what main shows though nothing was asked for
 
     def tip(self, branch: str) -> Sha:
         return self.main if branch == self.default_branch else HEAD
 
     def landed(self, candidates: Sequence[Candidate]) -> Landed | None:
+        if self.by_hand is not None:
+            return self.by_hand
         return next((Landed(each, each.sha, each.tree) for each in candidates if each.sha == self.main), None)
 
     def read(self, commit: Sha, path: str, limit: int) -> bytes:
@@ -217,13 +221,14 @@ class Bench:
         self.terms[BootId(boot_id)].renew(since)
 
     def before_the_merge(self) -> Task:
-        """A task in deploy-staging whose every step but the merge is behind it, with the slot in hand."""
+        """A task in deploy-staging whose every step but the merge is behind it, with the slots in hand."""
         task = self.store.new_task(stage=Stage.TESTING)
         with self.database.write() as tx:
             tasks.set_branch(tx, task.id, "orch/smp-1", BASE)
             tasks.set_head(tx, task.id, HEAD)
             tasks.set_gated(tx, task.id, HEAD)
-            assert slots.take_all(tx, REPO, task.id, [slots.merge_slot(REPO)]) is None
+            places = [slots.merge_slot(REPO), slots.environment_slot("production")]
+            assert slots.take_all(tx, REPO, task.id, places) is None
             assert tasks.update_task_stage_cas(
                 tx, task.id, Stage.TESTING, Stage.DEPLOY_STAGING, epoch=task.epoch
             )
@@ -235,6 +240,17 @@ class Bench:
                 if step != MERGE:
                     evidence.mark_step(tx, task, step.name)
         self._settled_image(task)
+        return self.store.task(task.id)
+
+    def waiter_elsewhere(self) -> Task:
+        """A task of another repository that waits for its slots, production among them."""
+        other = RepoName("elsewhere")
+        with self.database.write() as tx:
+            repositories.add(tx, Repository(other, "local", "/elsewhere", "ELS"))
+            task = tasks.add(tx, other, repositories.next_work_item(tx, other), Ticket("Wait"))
+            assert task is not None
+            assert tasks.update_task_stage_cas(tx, task.id, Stage.CREATED, Stage.TESTING, epoch=task.epoch)
+            tasks.hold(tx, task.id, Hold.SLOT, "environment:production is taken")
         return self.store.task(task.id)
 
     def unhealthy(self, engine: StageEngine, boot_id: str) -> None:

@@ -277,14 +277,14 @@ class Installation:
         image = ImageEffect(
             places, store, cast(Any, MemoryBuilder()), cast(Any, _NoMarks()), {}, entropy=around.entropy
         )
-        marks = OurMark(outside.forge)
+        marks, stopping = OurMark(outside.forge), threading.Event()
         kinds: tuple[Effect, ...] = (
             PushEffect(places, marks),
             OpenPrEffect(places),
             MergeEffect(places, self.candidates, marks),
             image,
-            DeployEffect(EffectName.DEPLOY_INIT, deployer),
-            DeployEffect(EffectName.DEPLOY_UNDO, deployer),
+            DeployEffect(EffectName.DEPLOY_INIT, deployer, stopping),
+            DeployEffect(EffectName.DEPLOY_UNDO, deployer, stopping),
         )
         tools = Tools(
             database=database,

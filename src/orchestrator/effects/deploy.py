@@ -57,11 +57,11 @@ class PreparedUndo:
 class DeployEffect:
     """A start, forward or back again; once sent it is never turned (law 3)."""
 
-    def __init__(self, name: EffectName, deployer: Deployer, stopping: threading.Event | None = None) -> None:
+    def __init__(self, name: EffectName, deployer: Deployer, stopping: threading.Event) -> None:
         """``stopping`` is set when the service ends: an undo of ourselves may be waiting for just that."""
         self.name = name
         self._deployer = deployer
-        self._stopping = stopping or threading.Event()
+        self._stopping = stopping
 
     def probe(self, intent: Intent) -> Probe:
         """Who holds the claim of this start; of an undo also how its command ended."""

@@ -64,17 +64,20 @@ class Moves:
             leases.check(tx, lease)
             for proof in proofs:
                 self._tools.ledger.settle(tx, lease, task, proof)
+            held = slots.held_by(tx, task.id)
             if before is not None:
                 before(tx)
             if target.terminal:  # whoever was not heard is told so
                 answers.refuse_all(tx, lease, task, f"the task went to {target}: {reason}")
             jobs.cancel_active(tx, task.id, f"the task went to {target}")
-            room = _give_back(tx, at, target)
+            _give_back(tx, at, target)
+            freed = set(held) - set(slots.held_by(tx, task.id))
             if target.terminal:
                 slots.end_loan(tx, task.id)
             if not tasks.update_task_stage_cas(tx, task.id, task.stage, target, epoch=lease.epoch):
                 raise LostRace(f"{task.work_item} is no longer in {task.stage}")
-            if room:  # asked once the task itself no longer stands in line
+            # Whoever waited behind a waiter that gives up is next; asked once the task itself no longer stands in line.
+            if freed or task.hold in serial_gate.IN_LINE:
                 wake.extend(serial_gate.whose_turn(tx, task.repo))
             moved = tasks.get(tx, task.id)
             events.append(
@@ -288,16 +291,12 @@ class Moves:
             return events.transition_happened(tx, transition_id)
 
 
-def _give_back(tx: Tx, at: Situation, target: Stage) -> bool:
-    """Free what the task may not take along; True where somebody else's turn may have come."""
-    freed = False
+def _give_back(tx: Tx, at: Situation, target: Stage) -> None:
+    """Free what the task may not take along."""
     if target in FREEING:
-        freed = serial_gate.give_back(tx, at.task, at.lease.owner)
+        serial_gate.give_back(tx, at.task, at.lease.owner)
     elif target is Stage.DEPLOY and at.config is not None:
         kept = serial_gate.slots_of_deploy(at.task, at.config)
         for name in serial_gate.slots_needed(at.task, at.config):
             if name not in kept:
-                freed = serial_gate.give_back(tx, at.task, at.lease.owner, only=name) or freed
-    return (
-        freed or at.task.hold in serial_gate.IN_LINE
-    )  # whoever waited behind a waiter that gives up is next
+                serial_gate.give_back(tx, at.task, at.lease.owner, only=name)

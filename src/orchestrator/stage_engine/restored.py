@@ -16,9 +16,9 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Hold, Holding, Landed, Task
 from orchestrator.effects import judged
 from orchestrator.effects.ledger import Proof
-from orchestrator.effects.merge import why_not_as_tested
 from orchestrator.rules.transitions import PROMOTE, START_PRODUCTION, EdgeKind
 from orchestrator.stage_engine import serial_gate
+from orchestrator.stage_engine.merged import Merged
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
@@ -29,6 +29,7 @@ class Restored:
     def __init__(self, tools: Tools, moves: Moves) -> None:
         self._tools = tools
         self._moves = moves
+        self._follow = Merged(tools, moves)
 
     def settle(self, at: Situation, reason: str, answered: Callable[[Tx], None]) -> Outcome:
         """Escalate the task; one whose merge is on main goes to *deploy* first, in the same commit."""
@@ -42,12 +43,16 @@ class Restored:
         landed = shown.candidate
         started = self._started(at, landed)
         why = f"its merge {landed.sha[:12]} is on main; {_production(started)}. {reason}"
+        undone = why if started is not None and started.name is EffectName.DEPLOY_UNDO else None
         if merged is None:
-            return self._merged(at, candidates[-1], shown, started, why, answered)
+            return self._merged(at, candidates[-1], shown, started, why, undone, answered)
 
         def also(tx: Tx) -> None:
             answered(tx)
-            self._take_over(tx, at, at.task, started, why)
+            _take_over(tx, at.task, started)
+            if undone is not None:
+                serial_gate.freeze(tx, at.task, at.lease.owner, undone)
+                slots.keep_for_freeze(tx, at.task.repo)
 
         self._moves.hold(at, Hold.ESCALATED, why, also=also)
         return Outcome.MOVED
@@ -59,16 +64,14 @@ class Restored:
         shown: Landed,
         started: Intent | None,
         why: str,
+        undone: str | None,
         answered: Callable[[Tx], None],
     ) -> Outcome:
-        """Settle it as the ledger would have; where main shows anything but what was tested last, freeze as well."""
+        """Settle it as the ledger would have, and hold the task in *deploy* without its slots."""
         landed = shown.candidate
         fact = {"merged": landed.sha, "round": landed.round, "commit": shown.sha, "tree": shown.tree}
-        objection = why_not_as_tested(tested, fact)
-        if objection is not None:
-            why = f"{objection}. {why}"
 
-        def write(tx: Tx) -> None:
+        def settle(tx: Tx) -> Intent:
             answered(tx)
             intent = effects.intend(
                 tx,
@@ -81,34 +84,20 @@ class Restored:
             )
             proof = Proof(intent, EffectState.APPLIED, fact, "found on main after a restore")
             self._tools.ledger.settle(tx, at.lease, at.task, proof)
-            slots.free_all(tx, at.task.repo, at.task.id)
             round_ = restored.next_round(tx, at.task.id, Stage.DEPLOY)
-            self._take_over(tx, at, replace(at.task, stage=Stage.DEPLOY, round=round_), started, why)
-            if objection is not None:
-                self._freeze(tx, at, why)
+            _take_over(tx, replace(at.task, stage=Stage.DEPLOY, round=round_), started)
+            return intent
 
-        return self._moves.move(
+        return self._follow.follow(
             at,
-            Stage.DEPLOY,
             EdgeKind.RESTORE,
+            tested,
+            fact,
+            settle,
             reason=why,
-            before=write,
+            frozen_for=undone,
             hold=Holding(Hold.ESCALATED, why),
         )
-
-    def _take_over(self, tx: Tx, at: Situation, coming: Task, started: Intent | None, why: str) -> None:
-        """What was started is looked at by a retry, not started again; what was undone keeps the repository frozen."""
-        if started is None:
-            return
-        if started.name is EffectName.DEPLOY_UNDO:
-            self._freeze(tx, at, why)
-            return
-        for step in (PROMOTE, START_PRODUCTION):
-            evidence.mark_step(tx, coming, step.name, {"found": started.key})
-
-    def _freeze(self, tx: Tx, at: Situation, why: str) -> None:
-        serial_gate.freeze(tx, at.task, at.lease.owner, why)
-        slots.keep_for_freeze(tx, at.task.repo)
 
     def _started(self, at: Situation, landed: Candidate) -> Intent | None:
         """The last thing that was done with M in production, if that ended well."""
@@ -131,6 +120,14 @@ class Restored:
         if last is None or last.name is EffectName.DEPLOY_UNDO:
             return last
         return last if (last.fact or {}).get("succeeded") is not False else None
+
+
+def _take_over(tx: Tx, coming: Task, started: Intent | None) -> None:
+    """What was started is looked at by a retry, not started again."""
+    if started is None or started.name is EffectName.DEPLOY_UNDO:
+        return
+    for step in (PROMOTE, START_PRODUCTION):
+        evidence.mark_step(tx, coming, step.name, {"found": started.key})
 
 
 def _production(started: Intent | None) -> str:

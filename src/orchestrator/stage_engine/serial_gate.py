@@ -87,20 +87,15 @@ def take_again(tx: Tx, task: Task, names: list[str]) -> None:
         raise NotNow("something has been merged since: what is older is not deployed any more")
 
 
-def give_back(tx: Tx, task: Task, owner: Actor, *, only: str | None = None) -> bool:
-    """Free what the task holds, or one slot of it; True where something was freed.
-
-    The merge slot of a frozen repository returns to the freeze (N9).
-    """
+def give_back(tx: Tx, task: Task, owner: Actor, *, only: str | None = None) -> None:
+    """Free what the task holds, or one slot of it. The merge slot of a frozen repository returns to the freeze (N9)."""
     before = slots.held_by(tx, task.id)
     if only is None:
         slots.free_all(tx, task.repo, task.id)
     else:
         slots.free(tx, task.id, only)
-    freed = sorted(set(before) - set(slots.held_by(tx, task.id)))
-    for name in freed:
+    for name in sorted(set(before) - set(slots.held_by(tx, task.id))):
         events.append(tx, EventType.SLOT_FREED, owner, task=task, data={"slot": name})
-    return bool(freed)
 
 
 def whose_turn(tx: Tx, repo: RepoName) -> list[TaskId]:

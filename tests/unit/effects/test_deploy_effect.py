@@ -23,7 +23,9 @@ def intent(name: EffectName) -> Intent:
 
 
 def test_a_deploy_is_applied_when_its_child_has_claimed_it() -> None:
-    effect = DeployEffect(EffectName.DEPLOY_INIT, MemoryDeployer(Environments(), commands=Later()))
+    effect = DeployEffect(
+        EffectName.DEPLOY_INIT, MemoryDeployer(Environments(), commands=Later()), threading.Event()
+    )
     one = intent(EffectName.DEPLOY_INIT)
     assert isinstance(effect.probe(one), NotApplied)
     effect.act(one)
@@ -42,7 +44,7 @@ def test_a_deploy_is_applied_when_its_child_has_claimed_it() -> None:
 )
 def test_an_undo_is_applied_when_its_command_has_ended_and_says_how(ended: Exit, why: str | None) -> None:
     state = Environments()
-    effect = DeployEffect(EffectName.DEPLOY_UNDO, MemoryDeployer(state, commands=Later()))
+    effect = DeployEffect(EffectName.DEPLOY_UNDO, MemoryDeployer(state, commands=Later()), threading.Event())
     undo = intent(EffectName.DEPLOY_UNDO)
     assert isinstance(effect.probe(undo), NotApplied)
     effect.act(undo)

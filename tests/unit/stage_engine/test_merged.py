@@ -81,6 +81,16 @@ def test_another_tree_than_the_tested_one_stops_the_task(bench: Bench) -> None:
     assert ratchets(bench) == []
 
 
+def test_production_that_is_not_used_is_somebody_elses_at_once(bench: Bench) -> None:
+    """Another repository waits for the same place: nobody else would tell it that it is free."""
+    task = bench.before_the_merge()
+    waiter = bench.waiter_elsewhere()
+    bench.outside.shown = {"tree": OLDER_TREE, "commit": OLDER}
+    outcome, task = drive(bench, task)
+    nothing_started(bench, task, outcome)
+    assert waiter.id in bench.woken
+
+
 def test_a_merge_commit_of_the_forges_own_with_the_tested_tree_is_as_good_as_m(bench: Bench) -> None:
     task = bench.before_the_merge()
     bench.outside.shown = {"commit": OLDER, "tree": TREE}

@@ -1,24 +1,53 @@
 """What becomes of a task after an accepted restore (DESIGN §3, §6)."""
 
-from orchestrator.db import mail, slots
+from orchestrator.db import evidence, mail, slots
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Landed, Signal
+from orchestrator.domain.task import Candidate, Hold, Landed, Signal, Task
 from orchestrator.rules.installation import RESTORED
 from tests.fixtures_db import REPO
-from tests.fixtures_transition import Bench
+from tests.fixtures_transition import BASE, HEAD, TREE, Bench, M
+
+SOMEBODYS, OTHER_TREE = Sha("9" * 40), Sha("8" * 40)
 
 
-def test_a_restored_merge_that_is_not_as_tested_freezes_the_repository(bench: Bench) -> None:
+def taken_out(bench: Bench, tree: Sha) -> Task:
+    """A task whose merge the backup does not know; main has M, with these files."""
     task = bench.before_the_merge()
-    other = Sha("8" * 40)
-    bench.outside.landed = lambda candidates: Landed(candidates[0], Sha("9" * 40), other)  # type: ignore[method-assign]
+    found = Candidate(task.id, task.round, M, TREE, BASE, HEAD, "n", 900, "f")
+    bench.outside.by_hand = Landed(found, SOMEBODYS, tree)
     word = Signal(RESTORED, task.stage, task.round, None, "Ann", "restored")
     with bench.database.write() as tx:
         mail.receive(tx, task, word, source="operator", dedup_key="r")
     bench.process("one")[0].advance_stage(task.id, Actor.MONITOR)
-    found = bench.store.task(task.id)
-    assert found.stage is Stage.DEPLOY
+    return bench.store.task(task.id)
+
+
+def test_a_restored_merge_that_is_not_as_tested_freezes_the_repository(bench: Bench) -> None:
+    waiter = bench.waiter_elsewhere()
+    found = taken_out(bench, OTHER_TREE)
+    assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
     with bench.database.read() as tx:
         assert slots.frozen(tx, REPO) is not None, found.hold_reason
+        merge = slots.get(tx, slots.merge_slot(REPO))
+        assert slots.held_by(tx, found.id) == []
+        assert slots.baseline(tx, REPO) is None
+    assert merge is not None
+    assert merge.frozen
+    assert waiter.id in bench.woken
+
+
+def test_a_restored_merge_that_is_as_tested_gives_its_places_back_and_counts(bench: Bench) -> None:
+    waiter = bench.waiter_elsewhere()
+    found = taken_out(bench, TREE)
+    assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
+    with bench.database.read() as tx:
+        assert slots.frozen(tx, REPO) is None
+        assert slots.all_slots(tx) == []
+        measured = slots.baseline(tx, REPO)
+        steps = evidence.steps_of_round(tx, found)
+    assert measured is not None
+    assert (measured.merged_sha, measured.percent) == (M, 80.0)
+    assert steps == {}
+    assert waiter.id in bench.woken

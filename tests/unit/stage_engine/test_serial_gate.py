@@ -81,7 +81,8 @@ def test_whom_a_freeze_lends_to_passes_it_and_the_line(store: Store) -> None:
     assert why_not(store, older) is Hold.FROZEN
     assert why_not(store, fix) is None
     with store.database.write() as tx:
-        assert serial_gate.give_back(tx, fix, Actor.MONITOR)
+        serial_gate.give_back(tx, fix, Actor.MONITOR)
+        assert slots.held_by(tx, fix.id) == []
         held = slots.get(tx, merge_slot(REPO))
     assert held is not None
     assert held.frozen

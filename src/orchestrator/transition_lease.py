@@ -129,30 +129,28 @@ class Ownership:
 
         An answer, no ownership: whoever wants to move the task asks for :meth:`transition`.
         """
-        free = False
-        try:
-            free = self._liveness.get(task_id) is None and not self._leased(task_id)
-        except OrchestratorError as error:
-            log.warning("lease not read", task_id=task_id, owner=asker.value, reason=str(error))
+        leased = self._liveness.get(task_id) is not None or self._leased(task_id)
+        if leased is None:
+            log.warning("lease not read", task_id=task_id, owner=asker.value)
+        free = leased is False
         if not free:
             self._defer(task_id, asker)
         return free
 
-    def owners(self) -> dict[int, Liveness]:
+    @never_raises(None, log)
+    def owners(self) -> dict[int, Liveness] | None:
         """Whether the owner of each leased task lives; one of our own that no thread holds is as good as dead, for
-        giving it back had failed.
-
-        :raises OrchestratorError: the leases cannot be read.
-        """
+        giving it back had failed. None: the leases cannot be read."""
         busy = self._liveness.snapshot()
-        with self._database.read() as tx:
-            found = {row.task_id: row for row in leases.all_rows(tx)}
-            judged: dict[int, Liveness] = {
-                task_id: Liveness.DEAD
-                if row.owner_boot_id == self.boot_id
-                else self.judge.owner(row, self._process(tx, row))
-                for task_id, row in found.items()
-            }
+        judged: dict[int, Liveness] = {}
+        if self._scope.enabled:
+            with self._database.read() as tx:
+                for row in leases.all_rows(tx):
+                    if row.repo is None or self._scope.covers(row.repo):
+                        ours = row.owner_boot_id == self.boot_id
+                        judged[row.task_id] = (
+                            Liveness.DEAD if ours else self.judge.owner(row, self._process(tx, row))
+                        )
         return judged | dict.fromkeys(busy, Liveness.ALIVE)
 
     def snapshot(self) -> dict[str, object]:
@@ -194,7 +192,9 @@ class Ownership:
         self._give_back(lease)  # this very thread was taken for hung while it waited
         return None
 
-    def _leased(self, task_id: TaskId) -> bool:
+    @never_raises(None, log)
+    def _leased(self, task_id: TaskId) -> bool | None:
+        """None: that cannot be told."""
         with self._database.read() as tx:
             covered = self._scope.covers(tasks.get(tx, task_id).repo)
             held = leases.held(tx, task_id, self._term.process_ttl_s) if covered else None

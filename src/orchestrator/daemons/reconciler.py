@@ -18,7 +18,7 @@ from orchestrator.daemons.slot_audit import SlotAudit
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import effects, jobs, mail, tasks
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import OrchestratorError, OutsideError
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.task import Hold, Task
 from orchestrator.runtime.process import Liveness
@@ -74,7 +74,7 @@ class Reconciler:
         """One pass over open tasks, waiting signals and unsettled effects."""
         with self._database.read() as tx:
             urgent = set(mail.tasks_with_signals(tx)) | {e.task_id for e in effects.all_unsettled(tx)}
-        now = _Pass(self._owners(), frozenset(urgent), {})
+        now = _Pass(self._ownership.owners(), frozenset(urgent), {})
         due: list[TaskId] = []
         skipped: Counter[str] = Counter()
         blocked: dict[TaskId, Sha | None] = {}
@@ -128,13 +128,6 @@ class Reconciler:
     def _page(self, after: int) -> list[tuple[Task, bool, bool]]:
         with self._database.read() as tx:
             return [_with_surroundings(tx, task) for task in tasks.list_open(tx, after=after, limit=PAGE)]
-
-    def _owners(self) -> Mapping[int, Liveness] | None:
-        try:
-            return self._ownership.owners()
-        except OrchestratorError as error:
-            log.warning("leases not read; every task is left alone", reason=str(error))
-            return None
 
     def _tip(self, now: _Pass, repo: RepoName) -> Sha | None:
         if repo not in now.tips:

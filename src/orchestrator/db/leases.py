@@ -1,6 +1,7 @@
 """Leases, epochs and processes: the rows that ownership rests on (DESIGN §5)."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import LostRace
@@ -21,6 +22,7 @@ class LeaseRow:
     stage: str | None
     acquired_at: str
     work_item: str | None  # None: there is no such task
+    repo: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +193,23 @@ def processes(tx: Tx, ttl_s: float) -> list[ProcessRow]:
 def _lease(row: Row) -> LeaseRow:
     return LeaseRow(
         TaskId(row["task_id"]),
-        row["owner"],
+        _text(row["owner"]),
         row["owner_pid"],
-        row["owner_boot_id"],
+        _text(row["owner_boot_id"]),
         row["run_id"],
-        row["stage"],
-        row["acquired_at"],
+        _text(row["stage"]),
+        _text(row["acquired_at"]),
         row["work_item"],
+        row["repo"],
     )
+
+
+def _text(stored: Any) -> Any:
+    """The text that bytes are; where they are none, the bytes: such a row can still be judged, shown and removed."""
+    try:
+        return stored.decode() if isinstance(stored, bytes) else stored
+    except UnicodeDecodeError:
+        return stored
 
 
 def _process(row: Row) -> ProcessRow:

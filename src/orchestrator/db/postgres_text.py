@@ -1,8 +1,8 @@
 """Statements as PostgreSQL and psycopg want them, translated once.
 
 ``:name`` becomes ``%(name)s``. ``a IS b``, with which SQLite compares what may be NULL, becomes
-``a IS NOT DISTINCT FROM b``. What stands in ``/* postgres: … */`` is said; a snapshot takes no locks, so that there it
-is left out.
+``a IS NOT DISTINCT FROM b``. A text is nothing but a text here: ``CAST(a AS BLOB)`` becomes ``a``. What stands in
+``/* postgres: … */`` is said; a snapshot takes no locks, so that there it is left out.
 """
 
 import re
@@ -14,6 +14,7 @@ _PARTS = re.compile(
     r"""
     (?P<text>'(?:[^']|'')*')
   | (?P<comment>--[^\n]*)
+  | CAST\((?P<bytes>:?[a-z_.]+)\ AS\ BLOB\)
   | /\*\ postgres:\ (?P<ours>[^*]*)\ \*/
   | (?P<cast>::)
   | :(?P<name>[a-z_]\w*)
@@ -37,6 +38,8 @@ def translated(sql: str, *, snapshot: bool = False) -> str:
     """A statement of ours in PostgreSQL's words; comments are left out."""
 
     def part(found: re.Match[str]) -> str:
+        if found["bytes"]:
+            return translated(found["bytes"], snapshot=snapshot)
         if found["name"]:
             return f"%({found['name']})s"
         if found["ours"]:

@@ -171,9 +171,10 @@ class Reclaims:
             return []
         read_at = self._clock.boottime()
         with self._database.read() as tx:
-            found = [(row, leases.held(tx, row.task_id, self._term.process_ttl_s), _known(tx, row.task_id))
-                     for row in leases.all_rows(tx)]  # fmt: skip
-        rows = [held for _, held, task in found if held and (task is None or self._scope.covers(task.repo))]
+            found = [leases.held(tx, row.task_id, self._term.process_ttl_s) for row in leases.all_rows(tx)]
+        rows = [
+            held for held in found if held and (held.row.repo is None or self._scope.covers(held.row.repo))
+        ]
         for held in rows:
             if held.row.task_id not in self._seen:
                 warn_if_odd(held.row)

@@ -9,6 +9,7 @@ from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.skips import Skip
 from orchestrator.db import effects, events, failures, jobs, leases, mail, tasks
+from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import AuthorityUnreachable, DatabaseError
 from orchestrator.domain.ids import BootId, EffectId, RepoName, Sha, TaskId, WorkItem
@@ -167,11 +168,11 @@ def test_a_lease_of_our_own_that_no_thread_holds_is_looked_at(net: Net) -> None:
 def test_leases_that_cannot_be_read_leave_every_task_alone(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     net.store.new_task()
 
-    def unreadable() -> None:
+    def unreadable(tx: Tx) -> None:
         raise DatabaseError("unreadable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(net.ownership, "owners", unreadable)
+        patch.setattr(leases, "all_rows", unreadable)
         assert net.pass_() == []
     assert net.skipped() == {Skip.LEASE_UNKNOWN: 1}
     assert len(net.pass_()) == 1

@@ -404,6 +404,11 @@ def test_what_may_be_null_is_compared(written: str, said: str) -> None:
     assert translated(written) == said
 
 
+def test_a_text_is_no_bytes() -> None:
+    sql = "CAST(lease.owner AS BLOB) IS CAST(:owner AS BLOB) AND CAST(:n AS BIGINT) IS NULL"
+    assert translated(sql) == "lease.owner IS NOT DISTINCT FROM %(owner)s AND CAST(%(n)s AS BIGINT) IS NULL"
+
+
 def test_a_snapshot_is_not_told_to_lock() -> None:
     assert text_of("leases.epoch").endswith(b" FOR UPDATE")
     assert b"FOR UPDATE" not in text_of("leases.epoch", snapshot=True)

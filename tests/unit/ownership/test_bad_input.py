@@ -1,6 +1,7 @@
 """What nobody of ours would have written, and a database that fails anywhere: a warning that names the task, a safe
 default, and the queue goes on (FR-7, NFR-1)."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import Ownership
+from orchestrator.web.views import plain
 from tests.fixtures_db import Store, on_each
 from tests.fixtures_ownership import OTHER, Logged, ownership, plant, register
 
@@ -45,6 +47,8 @@ UNTYPED = [  # SQLite takes any value in any column; PostgreSQL does not
     pytest.param({"boot_id": b"\x00\xff"}, "owner_boot_id", id="boot_id_of_bytes"),
     pytest.param({"pid": "many"}, "owner_pid", id="pid_of_words"),
 ]
+DAMAGED = "CAST(x'fffe' AS TEXT)"  # what a damaged disk leaves of a text
+NO_TEXT = [pytest.param(name, id=name) for name in ("owner", "owner_boot_id", "stage", "acquired_at")]
 
 
 @on_each("odd,named", ODD, UNTYPED)
@@ -76,6 +80,41 @@ def test_an_odd_row_of_a_living_owner_is_a_reason_to_skip(
     assert mine.reclaim(Actor.REAPER, 3600.0) == []
     assert named in str(logged)
     assert goes_on(store, mine)
+
+
+@on_each("column", [], NO_TEXT)
+def test_a_row_that_is_no_text_holds_up_no_other(
+    store: Store, task: Task, column: str, logged: Logged
+) -> None:
+    """It can be read, shown, judged and taken away like any other, and so can its neighbours."""
+    register(store, start_ticks=1)
+    beside = store.new_task()
+    for one in (task, beside):
+        plant(store, one)
+    store.raw(f"UPDATE transition_lease SET {column} = {DAMAGED} WHERE task_id = :t", {"t": task.id})
+    mine = ownership(store)
+    assert mine.owners() == {task.id: Liveness.DEAD, beside.id: Liveness.DEAD}
+    holders = mine.snapshot()["holders"]
+    assert isinstance(holders, list)
+    assert json.dumps(plain(holders))
+    assert {taken.task_id for taken in mine.reclaim(Actor.REAPER, 3600.0)} == {task.id, beside.id}
+    told = str(logged)
+    assert "lease row with odd values" in told
+    assert column in told
+    assert task.work_item in told
+    assert goes_on(store, mine)
+
+
+@on_each("column", [], NO_TEXT)
+def test_a_row_that_is_no_text_is_taken_over_by_whoever_wants_its_task(
+    store: Store, task: Task, column: str
+) -> None:
+    register(store, start_ticks=1)
+    plant(store, task)
+    store.raw(f"UPDATE transition_lease SET {column} = {DAMAGED}")
+    mine = ownership(store)
+    with mine.transition(task.id, Actor.RECONCILER) as lease:
+        assert lease is not None
 
 
 def test_a_lease_from_the_future_is_not_believed(store: Store, task: Task) -> None:
@@ -142,6 +181,8 @@ CALLS: list[tuple[str, Callable[[Ownership, Task], object], object]] = [
     ("owner_of", lambda mine, task: mine.owner_of(task), None),
     ("release_by_person", lambda mine, task: mine.release_by_person(task.id, person="", reason=""), None),
     ("snapshot", lambda mine, task: mine.snapshot()["holders"], None),
+    ("free", lambda mine, task: mine.free(task.id, Actor.WEBHOOK), False),
+    ("owners", lambda mine, task: mine.owners(), None),
 ]
 
 
@@ -167,6 +208,12 @@ def test_a_database_that_raises_is_a_warning_and_a_safe_default(
     mine = ownership(store, database=Breaking(error))
     assert call(mine, task) == safe
     assert "boom" in str(logged)
+
+
+def test_a_task_of_which_nothing_can_be_told_is_named(store: Store, task: Task, logged: Logged) -> None:
+    mine = ownership(store, database=Breaking(RuntimeError("boom")))
+    assert not mine.free(task.id, Actor.WEBHOOK)
+    assert [entry["task_id"] for entry in logged if entry["event"] == "lease not read"] == [task.id]
 
 
 def test_a_release_that_fails_leaves_the_lease_to_the_exit(store: Store, task: Task, logged: Logged) -> None:

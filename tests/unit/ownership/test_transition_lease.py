@@ -425,6 +425,8 @@ def test_out_of_scope_no_lease_is_read_or_written_and_the_epoch_rises(store: Sto
     with pytest.raises(ValueError, match="mine"), mine.transition(task.id, Actor.REAPER):
         raise ValueError("mine")
     assert row_of(store, task.id) == before
+    assert mine.owners() == {}
+    assert mine.free(task.id, Actor.WEBHOOK)
     assert (mine.snapshot()["enabled"], mine.snapshot()["scope"]) == (scope.enabled, sorted(scope.named()))
 
 

@@ -1,28 +1,38 @@
+-- A row that is no text (SQLite takes anything, and disks are damaged) is read and compared as the bytes it is.
+
 -- name: acquire
 INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, run_id, stage, acquired_at)
 VALUES (:task_id, :owner, :owner_pid, :owner_boot_id, :run_id, :stage, datetime(utc_now()))
 ON CONFLICT (task_id) DO UPDATE
 SET owner = excluded.owner, owner_pid = excluded.owner_pid, owner_boot_id = excluded.owner_boot_id,
     run_id = excluded.run_id, stage = excluded.stage, acquired_at = excluded.acquired_at
-WHERE transition_lease.owner IS :judged_owner AND transition_lease.owner_pid IS :judged_pid
-  AND transition_lease.owner_boot_id IS :judged_boot_id AND transition_lease.run_id IS :judged_run_id
-  AND transition_lease.stage IS :judged_stage AND transition_lease.acquired_at IS :judged_acquired_at;
+WHERE CAST(transition_lease.owner AS BLOB) IS CAST(:judged_owner AS BLOB)
+  AND transition_lease.owner_pid IS :judged_pid
+  AND CAST(transition_lease.owner_boot_id AS BLOB) IS CAST(:judged_boot_id AS BLOB)
+  AND transition_lease.run_id IS :judged_run_id
+  AND CAST(transition_lease.stage AS BLOB) IS CAST(:judged_stage AS BLOB)
+  AND CAST(transition_lease.acquired_at AS BLOB) IS CAST(:judged_acquired_at AS BLOB);
 
 -- name: get
-SELECT transition_lease.*, tasks.work_item FROM transition_lease LEFT JOIN tasks ON tasks.id = task_id
-WHERE task_id = :task_id;
+SELECT task_id, CAST(owner AS BLOB) AS owner, owner_pid, CAST(owner_boot_id AS BLOB) AS owner_boot_id, run_id,
+       CAST(transition_lease.stage AS BLOB) AS stage, CAST(acquired_at AS BLOB) AS acquired_at,
+       tasks.work_item, tasks.repo
+FROM transition_lease LEFT JOIN tasks ON tasks.id = task_id WHERE task_id = :task_id;
 
 -- name: all
-SELECT transition_lease.*, tasks.work_item, tasks.stage AS task_stage FROM transition_lease
-LEFT JOIN tasks ON tasks.id = transition_lease.task_id ORDER BY transition_lease.task_id LIMIT 1000;
+SELECT task_id, CAST(owner AS BLOB) AS owner, owner_pid, CAST(owner_boot_id AS BLOB) AS owner_boot_id, run_id,
+       CAST(transition_lease.stage AS BLOB) AS stage, CAST(acquired_at AS BLOB) AS acquired_at,
+       tasks.work_item, tasks.repo
+FROM transition_lease LEFT JOIN tasks ON tasks.id = task_id ORDER BY task_id LIMIT 1000;
 
 -- name: release
 DELETE FROM transition_lease WHERE task_id = :task_id AND owner_boot_id = :boot_id
   AND EXISTS (SELECT 1 FROM transition_epoch WHERE task_id = :task_id AND epoch = :epoch);
 
 -- name: remove
-DELETE FROM transition_lease WHERE task_id = :task_id AND owner IS :owner AND owner_pid IS :pid
-  AND owner_boot_id IS :boot_id AND run_id IS :run_id AND stage IS :stage AND acquired_at IS :acquired_at;
+DELETE FROM transition_lease WHERE task_id = :task_id AND CAST(owner AS BLOB) IS CAST(:owner AS BLOB)
+  AND owner_pid IS :pid AND CAST(owner_boot_id AS BLOB) IS CAST(:boot_id AS BLOB) AND run_id IS :run_id
+  AND CAST(stage AS BLOB) IS CAST(:stage AS BLOB) AND CAST(acquired_at AS BLOB) IS CAST(:acquired_at AS BLOB);
 
 -- name: epoch
 SELECT epoch FROM transition_epoch WHERE task_id = :task_id /* postgres: FOR UPDATE */;

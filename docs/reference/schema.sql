@@ -426,6 +426,12 @@ WHEN NEW.state <> OLD.state AND NOT (
     OR (OLD.state = 'in_doubt' AND NEW.state IN ('applied', 'intended', 'revoking')))
 BEGIN SELECT RAISE(ABORT, 'an effect does not move that way'); END;
 
+CREATE TRIGGER start_has_its_place BEFORE INSERT ON effects
+WHEN NEW.name = 'deploy_init' AND NEW.state = 'intended' AND NOT EXISTS
+     (SELECT 1 FROM slots WHERE task_id = NEW.task_id
+      AND name = 'environment:' || json_extract(NEW.evidence, '$.environment'))
+BEGIN SELECT RAISE(ABORT, 'the environment is not the task''s: nothing is started there'); END;
+
 CREATE TRIGGER environment_epoch_never_falls BEFORE UPDATE ON environment_epoch
 WHEN NEW.epoch <= OLD.epoch BEGIN SELECT RAISE(ABORT, 'an environment''s epoch only rises'); END;
 
@@ -470,6 +476,13 @@ BEGIN SELECT RAISE(ABORT, 'the repository is frozen: its merge slot is not lent 
 CREATE TRIGGER frozen_slot_is_never_free BEFORE DELETE ON slots
 WHEN OLD.name = 'merge:' || OLD.repo AND EXISTS (SELECT 1 FROM repo_freeze WHERE repo = OLD.repo)
 BEGIN SELECT RAISE(ABORT, 'the repository is frozen: its merge slot is never free'); END;
+
+CREATE TRIGGER place_stays_for_a_start BEFORE DELETE ON slots
+WHEN OLD.name LIKE 'environment:%' AND EXISTS
+     (SELECT 1 FROM effects WHERE task_id = OLD.task_id AND name IN ('deploy_init', 'deploy_undo')
+      AND state IN ('intended', 'revoking', 'in_doubt')
+      AND 'environment:' || json_extract(evidence, '$.environment') = OLD.name)
+BEGIN SELECT RAISE(ABORT, 'a start there is unsettled: the place stays'); END;
 
 CREATE TRIGGER slot_is_given_to_a_freeze BEFORE UPDATE ON slots
 WHEN NEW.holder = 'freeze' AND NOT EXISTS (SELECT 1 FROM repo_freeze WHERE repo = NEW.repo)

@@ -576,6 +576,7 @@ MUTATIONS = (
         _lent_at_any_time,
         "two tasks: one unhealthy, one waits, unfrozen",
         "an undo is unsettled: the freeze stays",
+        ("place_stays_for_a_start",),
     ),
     Mutation(
         "lent before the undo is settled",
@@ -583,6 +584,7 @@ MUTATIONS = (
         _lent_at_any_time,
         EARLY,
         "an undo is unsettled: the slot is not lent",
+        ("place_stays_for_a_start",),
     ),
     Mutation(
         "lent before the undo is settled, unguarded",
@@ -590,7 +592,7 @@ MUTATIONS = (
         together(_lent_at_any_time, _two_starts_at_a_time),
         EARLY,
         "an undo rolls back another task's deploy",
-        ("freeze_is_not_lent_over_an_undo", "freeze_stays_for_an_undo"),
+        ("freeze_is_not_lent_over_an_undo", "freeze_stays_for_an_undo", "place_stays_for_a_start"),
     ),
     Mutation(
         "the fix does not give the slot back",

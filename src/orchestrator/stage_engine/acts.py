@@ -73,9 +73,13 @@ class Acts:
             if tip == at.task.head_sha:
                 return self._moves.mark(at, step, {"already": tip})
         try:
-            self._earlier_start_has_ended(at, step)
+            environment = _started_by(at, step)
+            if environment is not None:
+                self._earlier_start_has_ended(environment)
             with self._tools.database.write() as tx:
                 leases.check(tx, at.lease)
+                if environment is not None:
+                    serial_gate.take_place(tx, at.task, environment, at.lease.owner)
                 intent = self._intents.intend(tx, at, self._plans.of(tx, at, step, tip))
         except NotNow as why:
             return self._wait(at, str(why))
@@ -220,26 +224,25 @@ class Acts:
         )
         return self._back.reject(at, f"the branch was moved to {tip} by somebody else", brief=brief)
 
-    def _earlier_start_has_ended(self, at: Situation, step: Step) -> None:
+    def _earlier_start_has_ended(self, environment: str) -> None:
         """No start in an environment while an earlier command there may still run (H9)."""
-        environment = {
-            START_STAGING: at.settings.staging,
-            START_PRODUCTION: at.settings.production,
-        }.get(step)
-        if environment is None:
-            return
         with self._tools.database.read() as tx:
-            last = effects.last_start(tx, environment.name)
+            last = effects.last_start(tx, environment)
         if last is not None and self._deployer.exit(start_of(last)) is None:
             raise NotNow(
-                f"the start of {last.judged['sha']} in {environment.name} has not ended "
-                f"({declare_ended(last)})"
+                f"the start of {last.judged['sha']} in {environment} has not ended ({declare_ended(last)})"
             )
 
     def _wait(self, at: Situation, reason: str) -> Outcome:
         self._failures.note(at.task.id, reason)
         self._tools.waypoints.reach("effect.open", task=at.task.id, reason=reason)
         return Outcome.RETRY
+
+
+def _started_by(at: Situation, step: Step) -> str | None:
+    """The environment in which a step starts something."""
+    found = {START_STAGING: at.settings.staging, START_PRODUCTION: at.settings.production}.get(step)
+    return found.name if found is not None else None
 
 
 def _step(at: Situation, name: str) -> Step:

@@ -74,6 +74,21 @@ def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
         events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
 
 
+def take_place(tx: Tx, task: Task, environment: str, owner: Actor) -> None:
+    """Have an environment's place before anything is started there: a task that came here under an earlier version
+    has not taken it.
+
+    :raises NotNow: another task has it.
+    """
+    name = slots.environment_slot(environment)
+    if name in slots.held_by(tx, task.id):
+        return
+    busy = slots.take_all(tx, task.repo, task.id, [name])
+    if busy is not None:
+        raise NotNow(f"{busy.name} is held by {busy.work_item}")
+    events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
+
+
 def take_again(tx: Tx, task: Task, names: list[str]) -> None:
     """Take the slots, the freeze's too, for the deploy of a broken task to be started once more (N10).
 

@@ -245,6 +245,7 @@ def test_h20_a_person_is_called_once_for_an_authority_and_told_when_it_is_over(n
 
 
 def test_each_authority_has_its_own_call(net: Net) -> None:
+    net.store.drop_guard("start_has_its_place", "effects")
     _failing(net, EffectName.PUSH, repo="sample")
     _failing(net, EffectName.DEPLOY_INIT, environment="production", repo="sample")
     _failing(net, EffectName.DEPLOY_UNDO, environment="production", repo="other")

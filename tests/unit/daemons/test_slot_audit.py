@@ -75,7 +75,7 @@ def test_a_slot_with_an_unsettled_effect_behind_it_is_told_and_kept(store: Store
     taken(store, task)
     store.raw(
         "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, intent_at) "
-        "VALUES (:task, 'deploy_init', 'k', 1, 'intended', 1, 1, 't', 'monitor', utc_now())",
+        "VALUES (:task, 'push', 'k', 1, 'intended', 1, 1, 't', 'monitor', utc_now())",
         {"task": task.id},
     )
     assert audit.run_once()[0] == 1

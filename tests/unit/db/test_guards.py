@@ -77,6 +77,12 @@ FREEZE = f"INSERT INTO repo_freeze VALUES ('sample', 'ill', 1, NULL, {NOW})"
 KEPT = SLOT.replace("'task', 1", "'freeze', NULL")
 UNDOING = [TASK, SECOND, effect("intended", name="deploy_undo"), FREEZE]
 LEND = column("repo_freeze", "lent_to = 2")
+PLACE = f"INSERT INTO slots VALUES ('environment:production', 'sample', 'task', 1, {NOW})"
+START = (
+    effect("intended", name="deploy_init")
+    .replace("settled_at)", "evidence)")
+    .replace("NULL)", """'{"environment": "production"}')""")
+)
 SETTLE = column("effects", f"state = 'applied', settled_at = {NOW}")
 TRIGGERS = {
     **{
@@ -172,6 +178,13 @@ TRIGGERS = {
         stage("done"),
         "its deploy may still be undone",
         effect("revoked", name="deploy_undo", sequence=3, key="u"),
+    ),
+    "a_start_without_its_place": Refused([TASK], START, "nothing is started there", PLACE),
+    "a_start_in_anothers_place": Refused(
+        [TASK, SECOND, PLACE], START.replace("(1, 1,", "(1, 2,"), "nothing is started there", START
+    ),
+    "a_place_is_freed_under_a_start": Refused(
+        [TASK, PLACE, START], "DELETE FROM slots", "the place stays", SETTLE
     ),
     "a_frozen_slot_is_freed": Refused(
         [TASK, FREEZE, KEPT], "DELETE FROM slots", "its merge slot is never free", "DELETE FROM repo_freeze"

@@ -170,6 +170,48 @@ def test_looks_after_undos_are_read_off_the_briefs_of_an_earlier_version(
     assert seen == [(12, "after an undo"), (None, ""), (None, "undone:3")]
 
 
+def test_what_was_started_in_production_under_an_earlier_version_has_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two repositories has started over the first: the place is where the last start is."""
+    path, steps = tmp_path / "orch.db", migrations()
+    monkeypatch.setattr(migrate, "migrations", lambda: {n: sql for n, sql in steps.items() if n < 11})
+    init(path)
+    known = (  # repository, stage, has its merge slot, step, environment
+        ("a", "deploy", True, "effect:deploy_init/production", "shared"),
+        ("b", "deploy", True, "effect:deploy_init/production", "shared"),
+        ("c", "deploy", False, "effect:deploy_init/production", "frozen"),
+        ("d", "deploy-staging", True, "effect:deploy_init/staging", "staging"),
+        ("e", "done", False, "effect:deploy_init/production", "over"),
+    )
+    with closing(connect(path, FakeClock())) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for number, (repo, stage, merge, step, environment) in enumerate(known, 1):
+            connection.execute(
+                "INSERT INTO tasks (id, work_item, repo, title, stage, created_at, updated_at) "
+                "VALUES (?, ?, ?, 't', ?, utc_now(), utc_now())",
+                (number, f"R-{number}", repo, stage),
+            )
+            if merge:
+                connection.execute(
+                    "INSERT INTO slots VALUES ('merge:' || ?, ?, 'task', ?, utc_now())", (repo, repo, number)
+                )
+            for times in (1, 2):  # a person had it started once more
+                connection.execute(
+                    "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
+                    "intent_at, settled_at) VALUES (?, 'deploy_init', ?, 1, 'applied', 1, ?, 't', 'monitor', "
+                    "json_object('environment', ?, 'step', ?), utc_now(), utc_now())",
+                    (number, str(times), 10 * times + number, environment, step),
+                )
+    monkeypatch.setattr(migrate, "migrations", lambda: steps)
+    init(path)
+    with closing(connect(path, FakeClock())) as connection:
+        seen = connection.execute(
+            "SELECT name, repo, task_id FROM slots WHERE name LIKE 'environment:%'"
+        ).fetchall()
+    assert [tuple(row) for row in seen] == [("environment:shared", "b", 2)]
+
+
 def test_a_step_that_fails_leaves_the_former_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, newest = tmp_path / "orch.db", init(tmp_path / "orch.db")
     before = schema_at(path)

@@ -150,6 +150,7 @@ def test_a_stage_write_waits_for_whoever_stores_an_intent(store: Store, task: Ta
 
 def test_two_that_draw_a_generation_side_by_side_draw_two(store: Store, task: Task) -> None:
     second = store.new_task(stage=Stage.DEVELOPMENT)
+    store.drop_guard("start_has_its_place", "effects")
 
     def start(of: Task, meanwhile: Callable[[], object]) -> tuple[int, int] | None:
         with store.database.write() as tx:

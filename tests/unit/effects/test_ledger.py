@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from orchestrator.db import effects, leases
+from orchestrator.db import effects, leases, slots
 from orchestrator.db.effects import intend
 from orchestrator.domain.effect import (
     Applied,
@@ -30,7 +30,7 @@ from orchestrator.domain.task import Task
 from orchestrator.effects.ledger import Ledger, Open, Proof
 from orchestrator.observability.redactor import Redactor
 from orchestrator.ownership.term import Term
-from tests.fixtures_db import Store
+from tests.fixtures_db import REPO, Store
 
 SECRET = "a-secret-of-the-forge"
 
@@ -537,6 +537,8 @@ def test_an_unsettled_effect_comes_with_the_task(scene: Scene) -> None:
 
 def start(scene: Scene, key: str, facts: Mapping[str, object]) -> Intent:
     with scene.store.database.write() as tx:
+        place = slots.environment_slot(str(facts["environment"]))
+        assert slots.take_all(tx, REPO, scene.task.id, [place]) is None
         return intend(tx, scene.lease, EffectName.DEPLOY_INIT, key, 1, token="1", judged=facts)
 
 

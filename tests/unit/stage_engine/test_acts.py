@@ -48,7 +48,8 @@ def test_a_revoked_m_never_comes_back(bench: Bench) -> None:
 
 
 def started_elsewhere(bench: Bench) -> TaskId:
-    """Another task's start in production that is not settled."""
+    """Another task's start in production that is not settled; it came there under an earlier version."""
+    bench.store.drop_guard("start_has_its_place", "effects")
     other = bench.store.new_task(stage=Stage.DEPLOY_STAGING)
     _, ownership = bench.process("builder")
     carried = {"environment": "production", "sha": "f" * 40, "generation": 1}
@@ -80,6 +81,40 @@ def ill_in_production(bench: Bench) -> tuple[StageEngine, Task]:
     assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING
     bench.unhealthy(engine, "one")
     return engine, bench.store.task(task.id)
+
+
+def from_an_earlier_version(bench: Bench) -> Task:
+    """A task that was given its places before production was one of them."""
+    task = bench.before_the_merge()
+    bench.store.raw("DELETE FROM slots WHERE name = 'environment:production'")
+    return task
+
+
+def places_of(bench: Bench, task: Task) -> list[str]:
+    with bench.database.read() as tx:
+        return slots.held_by(tx, task.id)
+
+
+def test_a_task_of_an_earlier_version_takes_production_before_it_starts_there(bench: Bench) -> None:
+    task = from_an_earlier_version(bench)
+    engine, _ = bench.process("one")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING
+    assert bench.outside.calls[EffectName.DEPLOY_INIT] == 1
+    assert places_of(bench, task) == ["environment:production", slots.merge_slot(REPO)]
+
+
+def test_it_waits_while_another_repository_has_production(bench: Bench) -> None:
+    task, other = from_an_earlier_version(bench), bench.waiter_elsewhere()
+    with bench.database.write() as tx:
+        assert slots.take_all(tx, other.repo, other.id, [slots.environment_slot("production")]) is None
+    engine, _ = bench.process("one")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY
+    assert bench.outside.calls[EffectName.DEPLOY_INIT] == 0
+    assert places_of(bench, task) == [slots.merge_slot(REPO)]
+    with bench.database.write() as tx:
+        slots.free_all(tx, other.repo, other.id)
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING
+    assert bench.outside.calls[EffectName.DEPLOY_INIT] == 1
 
 
 def test_what_is_broken_is_frozen_at_once_though_its_undo_has_to_wait(bench: Bench) -> None:

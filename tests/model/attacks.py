@@ -19,6 +19,7 @@ WANDERING = Budget(steals=1, strays=2, outages=1)  # a reason to give up that go
 BOTH_SICK = Budget(sick=2)
 STAGED_BUDGET = Budget(steals=1, late=1, pushes=1, fails=1)
 RETRIED = Budget(sick=1, retries=1)
+UNDONE_LATE = Budget(late=1, sick=1, retries=1)
 
 SLOTLESS = frozenset(
     {"deploy-staging or deploy without the merge slot", "frozen, but the merge slot is free"}
@@ -123,6 +124,8 @@ ATTACKS = (
     _one("undo_claim_once", "H5", "a deploy is undone twice"),
     _one("undo_driven_forward", "H5", NOT_CONTAINED, mute=UNSETTLED),
     _one("undo_ends_command", "H9", "an undone deploy runs again"),
+    _one("undo_settled_at_its_end", "H5", NOT_CONTAINED, UNDONE_LATE),
+    _only("undo_settled_at_its_end", "H5", "done and its deploy undone", UNDONE_LATE),
     _stuck("retry_draws_generation", "H7", RETRIED, tasks=2),
     # slots and freeze
     _one("slots_freed", "N9", "a slot held by a task that has no use for it"),

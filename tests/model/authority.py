@@ -1,7 +1,8 @@
 """What the authorities do with a call, and what they show to a probe.
 
 The forge is git's reference transaction: main moves from M's first parent while the task's fence stands at M. The
-environment is the runner's: a start of a generation is claimed once, and the claim is the fact.
+environment is the runner's: a start of a generation is claimed once, and the claim is the fact; of an undo it is the
+end of its command.
 """
 
 from tests.model.guards import Guards
@@ -10,6 +11,7 @@ from tests.model.state import Call, Main, State, Task, commit_of, landed
 
 REVOKES = "revoke"
 COMMAND = "command"  # a claimed start's command that has not done its work yet
+UNDOING = "undo command"  # the same of an undo
 ENVIRONMENT = frozenset({STARTS, UNDOES})
 LATE = frozenset({MERGES, STARTS, UNDOES, PREPARES, REVOKES})  # these calls may outlive their time-out
 
@@ -22,12 +24,18 @@ def shows(state: State, task: int, what: str, key: int, guards: Guards) -> bool:
         return commit_of(task, key) in state.world.main
     kept = state.tasks[task]
     if what in ENVIRONMENT:
-        return bool(kept.claimed >> key & 1)
+        ended = what == STARTS or not guards.undo_settled_at_its_end or not undoing(state, task)
+        return ended and bool(kept.claimed >> key & 1)
     if what == STAGES:
         return bool(kept.staged >> key & 1)
     if what == PREPARES:
         return kept.fence >= 2 * key
     return bool(kept.shown >> key & 1)
+
+
+def undoing(state: State, task: int) -> bool:
+    """Whether the command of an undo is at work."""
+    return any((call.what, call.task) == (UNDOING, task) for call in state.calls)
 
 
 def hopeless(state: State, call: Call, guards: Guards) -> bool:
@@ -40,7 +48,7 @@ def hopeless(state: State, call: Call, guards: Guards) -> bool:
         return kept.fence > 2 * call.key
     if call.what == PREPARES:
         return kept.fence >= 2 * call.key
-    if call.what == COMMAND:
+    if call.what in (COMMAND, UNDOING):
         return False
     once = guards.claim_once if call.what == STARTS else guards.undo_claim_once
     return once and bool(kept.claimed >> call.key & 1)
@@ -49,16 +57,18 @@ def hopeless(state: State, call: Call, guards: Guards) -> bool:
 def lands(state: State, call: Call, guards: Guards, *, slow: bool = False) -> tuple[State, bool]:
     """The authority meets a call; whether it was accepted. Breaking a law is noted in the state.
 
-    ``slow``: a start is claimed, but its command has yet to do its work.
+    ``slow``: a start or an undo is claimed, but its command has yet to do its work.
     """
     if call.what == MERGES:
         return _merge(state, call, guards)
     if call.what == STARTS:
         return _start(state, call, guards, slow)
     if call.what == UNDOES:
-        return _undo(state, call, guards)
+        return _undo(state, call, guards, slow)
     if call.what == COMMAND:
         return _run(state, call), True
+    if call.what == UNDOING:
+        return _run_undo(state, call), True
     kept = state.tasks[call.task]
     if call.what == STAGES:
         return _stage(state, call)
@@ -134,7 +144,7 @@ def _run(state: State, call: Call) -> State:
     return state._replace(world=state.world._replace(production=started))
 
 
-def _undo(state: State, call: Call, guards: Guards) -> tuple[State, bool]:
+def _undo(state: State, call: Call, guards: Guards, slow: bool) -> tuple[State, bool]:
     kept = state.tasks[call.task]
     if kept.claimed >> call.key & 1:
         if guards.undo_claim_once:
@@ -142,16 +152,23 @@ def _undo(state: State, call: Call, guards: Guards) -> tuple[State, bool]:
         state = broken(state, "a deploy is undone twice")
     if kept.generation < call.key:
         state = broken(state, "an effect without a durable intent")
-    if kept.stage != DEPLOY:
-        state = broken(state, "done and its deploy undone")
-    mine, before = call.carried
-    if state.world.production not in (mine, before):
-        state = broken(state, "an undo rolls back another task's deploy")
     state = put(state, call.task, kept._replace(claimed=kept.claimed | 1 << call.key))
     if guards.undo_ends_command:
         left = tuple(other for other in state.calls if (other.what, other.task) != (COMMAND, call.task))
         state = state._replace(calls=left)
-    return state._replace(world=state.world._replace(production=before)), True
+    if slow:
+        return state._replace(calls=(*state.calls, call._replace(what=UNDOING))), True
+    return _run_undo(state, call), True
+
+
+def _run_undo(state: State, call: Call) -> State:
+    """The command of an undo does its work: production runs what ran before."""
+    if state.tasks[call.task].stage != DEPLOY:
+        state = broken(state, "done and its deploy undone")
+    mine, before = call.carried
+    if state.world.production not in (mine, before):
+        state = broken(state, "an undo rolls back another task's deploy")
+    return state._replace(world=state.world._replace(production=before))
 
 
 def _stage(state: State, call: Call) -> tuple[State, bool]:

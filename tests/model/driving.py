@@ -6,7 +6,7 @@ it although it may be stale by now: only its commit, or the authority, can stop 
 
 from collections.abc import Iterator
 
-from tests.model.authority import LATE, REVOKES, lands, shows
+from tests.model.authority import ENVIRONMENT, LATE, REVOKES, lands, shows, undoing
 from tests.model.decisions import (
     ACT,
     COMMIT,
@@ -35,7 +35,6 @@ from tests.model.pipeline import (
     REJECT,
     REVOKED,
     STAGING,
-    STARTS,
     UNDOES,
 )
 from tests.model.state import IDLE, Actor, Call, Row, State
@@ -88,6 +87,8 @@ class Driving:
             yield ("probe: applied",), state, self._applied(state, actor, row)
         elif row.what == MERGES:
             yield ("probe: not applied",), state, actor._replace(at=TURN)
+        elif row.what == UNDOES and undoing(state, actor.task):
+            yield ("probe: under way, look again later",), state, IDLE
         else:
             yield ("probe: not applied",), state, self._to_act(actor, row)
         yield from self._unreadable(state, actor, row)
@@ -135,7 +136,7 @@ class Driving:
         if state.budget.late and call.what in LATE:
             spent = state._replace(budget=state.budget._replace(late=state.budget.late - 1))
             yield "TIMES OUT, still under way", spent._replace(calls=(*spent.calls, call)), None
-            if call.what == STARTS and accepted:
+            if call.what in ENVIRONMENT and accepted:
                 slow, _ = lands(spent, call, self._guards, slow=True)
                 yield "is claimed, its command runs", slow, True
 

@@ -39,6 +39,7 @@ class Guards:
     undo_claim_once: bool = True
     undo_driven_forward: bool = True
     undo_ends_command: bool = True
+    undo_settled_at_its_end: bool = True  # … of its command, not when that has begun
     slots_freed: bool = True  # with cancel, rejection and requeue
     merge_slot_to_done: bool = True
     lent_slot_returns: bool = True
@@ -132,6 +133,10 @@ PLACES: dict[str, tuple[Place, ...]] = {
         trigger("stage_waits_for_effects"),
     ),
     "undo_ends_command": (python("orchestrator.deploy.runner"),),
+    "undo_settled_at_its_end": (
+        python("orchestrator.effects.deploy:DeployEffect.probe", "self._deployer.exit("),
+        statement("effects.unsettled_undo", "'intended'"),
+    ),
     "slots_freed": (
         python(f"{ENGINE}.moves:_give_back", "FREEING"),
         trigger("stage_frees_its_slots"),

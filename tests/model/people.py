@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.model.authority import COMMAND, lands, put
+from tests.model.authority import COMMAND, ENVIRONMENT, UNDOING, lands, put
 from tests.model.commits import Journal, live_owner, write_stage
 from tests.model.guards import Guards
 from tests.model.pipeline import (
@@ -12,7 +12,6 @@ from tests.model.pipeline import (
     DEVELOPMENT,
     ENDS,
     STAGING,
-    STARTS,
     TESTING,
     UNDOES,
     targets,
@@ -30,9 +29,11 @@ def outside(state: State, guards: Guards, journal: Journal, first: str) -> Steps
         rest = state._replace(calls=state.calls[:index] + state.calls[index + 1 :])
         new, accepted = lands(rest, call, guards)
         yield ("late", call.what, f"t{call.task}", call.key, "LANDS" if accepted else "is refused"), new
-        if call.what == STARTS and accepted and budget.late:
+        if call.what in ENVIRONMENT and accepted and budget.late:
             spent = rest._replace(budget=budget._replace(late=budget.late - 1))
             yield ("late", call.what, "is claimed", COMMAND), lands(spent, call, guards, slow=True)[0]
+        if call.what == UNDOING:
+            yield (call.what, f"t{call.task}", "FAILS"), rest
     if budget.pushes:
         world = state.world._replace(main=(*state.world.main, STRANGER))
         yield (

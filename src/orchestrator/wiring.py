@@ -26,6 +26,7 @@ from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import evidence
+from orchestrator.db.counted import CountedDatabase
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
 from orchestrator.db.migrate import init_db
@@ -110,9 +111,9 @@ class App:
         self.outside = outside
         self.environ = outside.environ
         self.clock, self.entropy, self.processes = outside.clock, outside.entropy, outside.processes
-        self.database = database
-        self.redactor = redactor
         self.telemetry = Telemetry()
+        self.database = database = CountedDatabase(database, self.telemetry)
+        self.redactor = redactor
         self.wakeups = Wakeups()
         self.boot_id = BootId(outside.entropy.uuid())
         self.folders = Folders(settings.home, self.boot_id)
@@ -192,6 +193,7 @@ class App:
                 term=self.term,
                 waypoints=self.outside.waypoints,
                 redactor=self.redactor,
+                telemetry=self.telemetry,
             ),
             places=self.places,
             configs=self.configs,
@@ -201,6 +203,7 @@ class App:
             why_closed=self.guard.why_closed,
             secrets=tuple(secret.reveal() for secret in self.settings.secrets()),
             ours=OwnDelivery(self.settings.self_repo, self.settings.self_deploy_timeout_s),
+            telemetry=self.telemetry,
             wake=self.wakeups.tasks,
             stop_job=self.wakeups.stop,
         )

@@ -68,14 +68,19 @@ class Outbox:
             pause = min(FIRST_PAUSE_S * 2**message.attempts, MAX_PAUSE_S)
             with self._database.write() as tx:
                 mail.failed(tx, message, str(error)[:2000], self._entropy.jitter(pause))
-            self._telemetry.count(Metric.MESSAGES_FAILED)
+            last = message.attempts + 1 >= mail.MAX_ATTEMPTS
+            self._telemetry.count(Metric.MESSAGES_PARKED if last else Metric.MESSAGES_FAILED, message.channel)
             log.warning(
-                "message not sent", kind=message.kind, attempts=message.attempts + 1, reason=str(error)
+                "message not sent",
+                kind=message.kind,
+                attempts=message.attempts + 1,
+                parked=last,
+                reason=str(error),
             )
             return False
         with self._database.write() as tx:
             mail.sent(tx, message)
-        self._telemetry.count(Metric.MESSAGES_SENT)
+        self._telemetry.count(Metric.MESSAGES_SENT, message.channel)
         return True
 
     def _send(self, message: mail.OutgoingMessage) -> None:

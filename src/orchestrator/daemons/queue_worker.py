@@ -219,7 +219,6 @@ class QueueWorker:
                 self._engine.requeue_job(job, error=str(error), brief=job.brief, delay_s=pause)
         else:
             self._engine.finish_job(job, JobStatus.DONE, check=check)
-        self._telemetry.count(Metric.JOBS_FINISHED, job.kind)
         self._engine.advance_stage(job.task_id, Actor.MONITOR)
 
     def _interrupted(self, job: Job) -> None:

@@ -32,6 +32,11 @@ class OutgoingMessage:
     payload: Mapping[str, object]
     attempts: int
 
+    @property
+    def channel(self) -> str:
+        """``alert`` or ``tracker``."""
+        return self.kind.partition(".")[0]
+
 
 def receive(tx: Tx, task: Task, signal: Signal, *, source: str, dedup_key: str) -> int | None:
     """Store a person's word, bound to what was on show (law 7); None where this very message is already stored."""

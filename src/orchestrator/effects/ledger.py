@@ -30,6 +30,7 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.task import Task
 from orchestrator.observability.redactor import Redactor
+from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.waypoints import Waypoints
 
@@ -77,6 +78,7 @@ class Ledger:
         term: Term,
         waypoints: Waypoints,
         redactor: Redactor | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """``redactor`` takes secrets out of what an authority says, before it is stored or told."""
         self._database = database
@@ -84,6 +86,7 @@ class Ledger:
         self._term = term
         self._waypoints = waypoints
         self._redactor = redactor or Redactor()
+        self._telemetry = telemetry or Telemetry()
 
     def drive(
         self, lease: Lease, task: Task, intent: Intent, *, turned: GivingUp | None = None
@@ -146,6 +149,7 @@ class Ledger:
         )  # the last look before the act; the authority's own fence covers the rest (law 5)
         self._reach("before_act", intent, lease)
         failure: OutsideError | None = None
+        self._telemetry.count(Metric.EFFECTS_ACTED, intent.name)
         try:
             effect.act(intent)
         except OutsideError as error:  # a refusal is no outcome: only the probe below is

@@ -23,6 +23,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.effects.deploy import prepared_undo
 from orchestrator.images.store import ImageStore
+from orchestrator.observability.telemetry import Metric
 from orchestrator.rules.transitions import Step, StepKind, next_step
 from orchestrator.stage_engine.acts import Acts
 from orchestrator.stage_engine.closing import Closing
@@ -163,6 +164,7 @@ class StageEngine:
             return outcome
         except LostRace as lost:
             log.info("race lost", task_id=task_id, owner=owner.value, reason=str(lost))
+            self._tools.telemetry.count(Metric.LOST_RACES, owner)
             return Outcome.DEFERRED
         except OutsideError as error:
             log.warning("step failed outside", task_id=task_id, reason=str(error))

@@ -1,7 +1,7 @@
 """What the engine works with, and what it sees of one task under one lease."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.db.database import Database
@@ -13,6 +13,7 @@ from orchestrator.domain.lease import Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.ledger import Ledger
+from orchestrator.observability.telemetry import Telemetry
 from orchestrator.places import Place, Places
 from orchestrator.repo_config.loader import parse_repo_config
 from orchestrator.repo_config.records import RepoConfig
@@ -61,6 +62,7 @@ class Tools:
     wake: Callable[[Iterable[TaskId]], None]  # look at these tasks soon
     stop_job: Callable[[TaskId], None]  # end whatever runs for a task that no longer wants it
     ours: OwnDelivery = OwnDelivery()
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,17 @@
 """A ticket from filed to running software: what git, the store, the environments and the journals show of it."""
 
+from collections import Counter
+
 import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage, Track
+from orchestrator.domain.task import Hold
+from orchestrator.observability.telemetry import Metric
 from orchestrator.rules.trailers import trailers
 from tests.fixtures_pipeline import Build
+from tests.waiting import wait_until
 
 FULL = ["analyst", "architect", "developer", "reviewer", "tester", "deployer"]
 
@@ -111,3 +116,34 @@ def test_without_leases_the_stages_and_effects_stay_as_safe(pipeline: Build) -> 
     assert len(line.merges()) == 2
     assert len(line.deployed("production")) == 2
     assert line.running("production") == line.main
+
+
+def test_what_happens_is_counted_once_it_is_stored(pipeline: Build) -> None:
+    """Counters of ``GET /metrics`` by their labels, held against the task's own story."""
+    line = pipeline("[approvals]\nanalysis = true\n", production=True).start()
+    item = line.add()
+    line.held(item, Hold.PERSON)
+    assert (
+        line.outcome(line.app.operations.reject(item, person="Ann", reason="Say which users.")) == "applied"
+    )
+    line.wait_for(item, lambda task: task.round == 2 and task.hold is Hold.PERSON)
+    assert line.outcome(line.app.operations.approve(item, person="Ann")) == "applied"
+    line.done(item)
+    told = line.events(item)
+
+    def stored(type: EventType, name: str, **data: object) -> dict[str, int]:
+        some = [event for event in told if event.type is type and data.items() <= event.data.items()]
+        return dict(Counter(str(event.data[name]) for event in some))
+
+    moved = dict(Counter(str(event.to_stage) for event in told if event.type is EventType.STAGE_CHANGED))
+    counts = line.app.telemetry.snapshot
+    wait_until(
+        lambda: counts()[Metric.TRANSITIONS] == moved
+    )  # the last of them is stored first, then counted
+    counted = counts()
+    assert counted[Metric.GATES_JUDGED] == stored(EventType.GATE_JUDGED, "verdict")
+    assert counted[Metric.EFFECTS_INTENDED] == stored(EventType.EFFECT_INTENDED, "effect")
+    assert counted[Metric.EFFECTS_APPLIED] == stored(EventType.EFFECT_SETTLED, "effect", state="applied")
+    assert counted[Metric.EFFECTS_ACTED]["merge_pr"] == counted[Metric.EFFECTS_APPLIED]["merge_pr"] == 1
+    assert counted[Metric.SIGNALS_APPLIED] == {"reject": 1, "approved": 1}
+    assert counted[Metric.JOBS_FINISHED] == stored(EventType.JOB_FINISHED, "status")

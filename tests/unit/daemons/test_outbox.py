@@ -9,7 +9,7 @@ from orchestrator.db import mail
 from orchestrator.notifications.log import LogNotifier
 from orchestrator.observability.log import get_logger
 from orchestrator.observability.redactor import Redactor
-from orchestrator.observability.telemetry import Telemetry
+from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.trackers.local import LocalTracker
@@ -38,7 +38,7 @@ def test_malformed_message_parks_and_lets_the_others_pass(
         base_url="",
         interval_s=1.0,
         entropy=SystemEntropy(),
-        telemetry=Telemetry(),
+        telemetry=(telemetry := Telemetry()),
     )
     task = store.new_task()
     with store.database.write() as tx:
@@ -52,3 +52,8 @@ def test_malformed_message_parks_and_lets_the_others_pass(
         store.clock.advance(3600)
         outbox.run_once()
     assert [alert["text"] for alert in notifier.alerts()] == ["at once", "later"]
+    counted = telemetry.snapshot()
+    channel = kind.partition(".")[0]
+    assert counted[Metric.MESSAGES_SENT] == {"alert": 2}
+    assert counted[Metric.MESSAGES_FAILED] == {channel: mail.MAX_ATTEMPTS - 1}
+    assert counted[Metric.MESSAGES_PARKED] == {channel: 1}

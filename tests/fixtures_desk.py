@@ -183,6 +183,7 @@ def desk_at(folder: Path) -> Desk:
         entropy=entropy,
         wake=woken.extend,
         extra=lambda: {"reaper": {}},
+        why_restored=lambda repo: None,
     )
     return Desk(database, operations, ownership, Telemetry(), clock, woken, environments)
 

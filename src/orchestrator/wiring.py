@@ -411,6 +411,7 @@ class App:
             self.configs,
             self.deployer,
             self.health,
+            self.guard.open_repositories,
             clock=self.clock,
             interval_s=self.settings.drift_interval_s,
         )
@@ -458,6 +459,7 @@ class App:
             entropy=self.entropy,
             wake=self._wake,
             extra=self._daemon_blocks,
+            why_restored=self.guard.why_restored,
             give_up=lambda ids: self.driver.give_up(ids),
         )
 

@@ -312,6 +312,7 @@ class Installation:
             entropy=around.entropy,
             wake=lambda ids: None,
             extra=dict,
+            why_restored=lambda repo: None,
         )
         health = memory_health(outside.environments, wire, self._sick)
         self.checks = Checks(

@@ -1,12 +1,14 @@
 """Watches what an environment runs once nobody is at work there: by its last settled start, whoever's it was (N22).
 
-What must hold: it starts and undoes nothing. While a start is under way, unsettled or not yet judged it waits. What it
+What must hold: it starts and undoes nothing. While a start is under way, unsettled or not yet judged it waits, and
+while nothing may be done for the repository: a database that was put back knows nothing of the last starts. What it
 compares with is the configuration of the commit that the start's M was built on: by that the start was made and judged.
 An answer that names no version is no drift: what is not known is shown, not told. One alert for each version that runs
 instead, one word when it is over, and anew when it drifts again: the task's own story says what was told, so a restart
 forgets nothing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from threading import Lock
@@ -20,7 +22,7 @@ from orchestrator.deploy.health import Health, Seen
 from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError, OrchestratorError, OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import Sha
+from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.effects.deploy import start_of, why_not_undone
@@ -72,6 +74,7 @@ class DriftWatch:
         configs: Configs,
         deployer: Deployer,
         health: Health,
+        open_repositories: Callable[[], frozenset[RepoName]],
         *,
         clock: Clock,
         interval_s: float,
@@ -81,6 +84,7 @@ class DriftWatch:
         self._configs = configs
         self._deployer = deployer
         self._health = health
+        self._open_repositories = open_repositories
         self._clock = clock
         self._lock = Lock()
         self._watched: dict[str, Watched] = {}
@@ -126,6 +130,8 @@ class DriftWatch:
         watched = Watched(environment, task.work_item, start.sequence, State.WAITS, expected)
         if expected is None:
             return replace(watched, detail="nobody can say what should run there")
+        if task.repo not in self._open_repositories():
+            return replace(watched, detail="nothing is done for its repository now")
         try:
             if (why := self._why_not_yet(start, task)) is not None:
                 return replace(watched, detail=why)

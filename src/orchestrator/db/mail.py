@@ -98,7 +98,10 @@ def approved(tx: Tx, task: Task, kind: str, subject: str) -> str | None:
 
 
 def send(tx: Tx, kind: str, stable_id: str, payload: Mapping[str, object], *, task_id: TaskId | None) -> bool:
-    """Queue a message in the caller's own commit; the same id is sent once (False: it was queued before)."""
+    """Queue a message in the caller's own commit; the same id is sent once (False: it was queued before).
+
+    After an accepted restore all are named anew: the time that is lost has sent others by the same numbers.
+    """
     queued = tx.execute(
         "mail.send",
         stable_id=stable_id,

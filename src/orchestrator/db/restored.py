@@ -30,6 +30,11 @@ def lift_environment(tx: Tx, environment: str, epoch: int) -> None:
     tx.execute("restored.lift_environment", environment=environment, epoch=epoch)
 
 
+def name_messages_anew(tx: Tx, token: str) -> None:
+    """What is sent from now on is taken for nothing that was sent in the time that is lost, whatever its number."""
+    tx.execute("restored.name_messages_anew", token=token)
+
+
 def lift_number(tx: Tx, repo: RepoName, number: int) -> None:
     """Let new work items be numbered above one that was seen."""
     tx.execute("restored.lift_number", repo=repo, number=number)

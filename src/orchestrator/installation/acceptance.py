@@ -16,7 +16,7 @@ from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import NotFound, RequestRefused
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId, WorkItem
-from orchestrator.domain.installation import SeenCandidate
+from orchestrator.domain.installation import Cause, SeenCandidate
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Signal, Task
 from orchestrator.installation.guard import InstallationGuard
@@ -104,6 +104,11 @@ class _Import:
     def run(self) -> None:
         """Numbers first, then what was made, what was started, and who waits."""
         self._lift()
+        if any(
+            one.finding is not None and one.finding.cause is Cause.DATABASE
+            for one in self._survey.found.values()
+        ):
+            restored.name_messages_anew(self._tx, self._token)
         rounds: dict[Sha, int] = {}
         for found in self._survey.found.values():
             for seen in found.candidates:

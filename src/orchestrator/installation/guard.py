@@ -48,6 +48,21 @@ class InstallationGuard:
         stands = self._made_out(repo)
         return stands.reason if isinstance(stands, Finding) else None
 
+    def why_restored(self, repo: RepoName) -> str | None:
+        """What shows that the database is a copy from before; None where nothing does, or what could cannot be read.
+
+        Claims nothing: where this process has not looked yet, it looks.
+
+        :raises NotFound: it is not registered.
+        """
+        stands = self._standing.of(repo) or self._closings.standing().get(repo)
+        if stands is None:
+            try:
+                stands = self._comparison.of(repo, self._comparison.traces().finding).finding
+            except OutsideError as error:
+                log.warning("repository not compared", repo=repo, reason=str(error))
+        return stands.reason if isinstance(stands, Finding) and stands.cause is Cause.DATABASE else None
+
     def open_repositories(self) -> frozenset[RepoName]:
         """Those for which jobs may be claimed. Asks nobody."""
         return frozenset(self._standing.open())

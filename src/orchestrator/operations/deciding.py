@@ -12,7 +12,7 @@ from orchestrator.db import events, mail, repositories, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import RequestRefused
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import TaskId
+from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task, Ticket
@@ -40,9 +40,16 @@ class Deciding:
     """Stores what people decide."""
 
     def __init__(
-        self, database: Database, *, entropy: Entropy, wake: Callable[[Iterable[TaskId]], None]
+        self,
+        database: Database,
+        *,
+        entropy: Entropy,
+        wake: Callable[[Iterable[TaskId]], None],
+        why_restored: Callable[[RepoName], str | None],
     ) -> None:
+        """``why_restored``: what shows that the database is not the newest one, as far as anybody can tell."""
         self._database = database
+        self._why_restored = why_restored
         self._entropy = entropy
         self._wake = wake
 
@@ -50,9 +57,13 @@ class Deciding:
         """File a ticket; an open task of the same external ticket is returned instead of a second one.
 
         :raises NotFound: the repository is not registered, or it depends on a task that does not exist.
-        :raises RequestRefused: the ticket has no title, or is too large.
+        :raises RequestRefused: the ticket has no title, or is too large; or the database was restored and nobody has
+            accepted it: a ticket filed now would be given the number of one that the database does not know.
         """
         _check_ticket(ticket)
+        why = self._why_restored(RepoName(repo))
+        if why is not None:
+            raise RequestRefused(f"Nothing is filed for {repo}: {why}.", hint="See `orch restore status`.")
         with self._database.write() as tx:
             known = repositories.get(tx, repo)
             if ticket.external_id is not None:

@@ -16,7 +16,7 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.domain.installation import Cause, InstallationMark
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, Ticket
 from orchestrator.installation.claims import Claims
 from orchestrator.installation.closings import Closings
 from orchestrator.installation.guard import InstallationGuard
@@ -337,6 +337,46 @@ def test_a_merge_that_the_backup_only_intended_is_found_and_its_deploy_not_repea
     line.done(item)
     assert line.merges() == before[1]
     assert line.journal("deploys") == before[-1]
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["by the service", "by nobody yet"])
+def test_no_ticket_is_filed_under_the_number_of_one_that_the_copy_does_not_know(
+    pipeline: Build, tmp_path: Path, noticed: bool
+) -> None:
+    """It would come back as that one: merged, and never worked on."""
+    line = pipeline().start()
+    kept = backup(line, tmp_path / "kept.db")
+    lost = line.add("Lost")
+    line.done(lost)
+    restore(line, kept)
+    app = line.start().app if noticed else line.open()
+    with pytest.raises(RequestRefused, match="restored from a backup"):
+        app.operations.add_task("sample", Ticket("New", labels=("fast",)))
+    if not noticed:
+        line.start()
+    accept(line)
+    line.held(lost, Hold.ESCALATED)
+    new = line.add("New")
+    assert (lost, new) == ("S-1", "S-2")
+    line.done(new)
+
+
+def test_a_person_is_called_though_the_time_that_is_lost_has_called_by_the_same_number(
+    pipeline: Build, tmp_path: Path
+) -> None:
+    """The same copy is put back twice: what is numbered goes the same way, and each time somebody has to hear of it."""
+    line = pipeline()
+    line.agent({"role": "analyst", "until": str(line.root / "go")})
+    item = line.start().add()
+    line.started(item, "analyst")
+    kept = backup(line, tmp_path / "kept.db")
+    line.restart()
+    for reason in ("the first time", "the second time"):
+        restore(line, kept)
+        line.start()
+        line.app.restore.accept(person="Ann", reason=reason)
+        line.held(item, Hold.ESCALATED)
+        wait_until(lambda reason=reason: [alert for alert in line.alerts() if reason in alert])
 
 
 def _service(line: Pipeline) -> Service:

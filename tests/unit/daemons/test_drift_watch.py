@@ -11,7 +11,7 @@ import pytest
 from orchestrator.daemons.drift_watch import LOOKS, DriftWatch
 from orchestrator.deploy.health import Seen
 from orchestrator.domain.errors import ConfigError
-from orchestrator.domain.ids import Sha
+from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from tests.fixtures_db import Store
@@ -36,6 +36,7 @@ class World:
     ended: bool = True
     config: Any = None
     asked: int = 0
+    open: frozenset[RepoName] = frozenset({RepoName("sample")})
     between: Any = None  # happens while an environment is asked
     sequence: int = 0
 
@@ -50,6 +51,7 @@ class World:
             self,
             self,
             self,
+            lambda: self.open,
             clock=self.store.clock,
             interval_s=1,  # type: ignore[arg-type]
         )
@@ -284,3 +286,15 @@ def test_a_fault_at_one_environment_keeps_nobody_from_the_others(world: World) -
     world.config = None
     world.look()
     assert world.state() == "unknown"
+
+
+def test_of_a_repository_that_is_closed_nothing_is_asked_or_told(world: World) -> None:
+    """A database that was put back does not know what was deployed since: to it every later version is a drift."""
+    world.started(M1)
+    world.runs["production"] = M2
+    world.open = frozenset()
+    world.look(LOOKS * 2)
+    assert (world.state(), world.alerts(), world.asked) == ("waits", [], 0)
+    world.open = frozenset({RepoName("sample")})
+    world.look(LOOKS)
+    assert len(world.alerts()) == 1

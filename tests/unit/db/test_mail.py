@@ -1,6 +1,6 @@
 """Messages in: once, bound to what was on show. Messages out: at least once, in order per task, poison parked."""
 
-from orchestrator.db import mail
+from orchestrator.db import mail, restored
 from orchestrator.db.mail import MAX_ATTEMPTS, OutgoingMessage
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
@@ -104,3 +104,15 @@ def test_an_approval_is_of_exactly_what_was_on_show(store: Store) -> None:
     again = store.move(task.id, Stage.DEVELOPMENT)
     with store.database.read() as tx:
         assert mail.approved(tx, again, "approved", "sha-1") is None  # another round
+
+
+def test_after_an_accepted_restore_the_same_number_is_another_message(store: Store) -> None:
+    """And what waited to be sent keeps its name: whoever has had it is not told again."""
+    send(store, store.new_task(), "a")
+    with store.database.write() as tx:
+        restored.name_messages_anew(tx, "token")
+        assert not mail.known(tx, "a")
+    send(store, None, "a", "a")
+    assert [message.stable_id for message in due(store)] == ["a", "a@token"]
+    with store.database.read() as tx:
+        assert mail.known(tx, "a")

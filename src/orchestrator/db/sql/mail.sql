@@ -27,10 +27,13 @@ WHERE task_id = :task_id AND kind = :kind AND stage = :stage AND round = :round 
 
 -- name: send
 INSERT INTO outbox (stable_id, task_id, kind, payload, created_at)
-VALUES (:stable_id, :task_id, :kind, :payload, utc_now()) ON CONFLICT (stable_id) DO NOTHING;
+VALUES (CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted FROM installation WHERE one = 1), ''),
+        :task_id, :kind, :payload, utc_now())
+ON CONFLICT (stable_id) DO NOTHING;
 
 -- name: known
-SELECT 1 FROM outbox WHERE stable_id = :stable_id;
+SELECT 1 FROM outbox
+WHERE stable_id = CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted FROM installation WHERE one = 1), '');
 
 -- name: due
 SELECT * FROM outbox AS due WHERE sent_at IS NULL AND parked_at IS NULL AND (not_before IS NULL OR not_before <= utc_now())

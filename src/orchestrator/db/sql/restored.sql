@@ -5,6 +5,9 @@ UPDATE installation SET sequence = :sequence WHERE one = 1 AND sequence < :seque
 INSERT INTO environment_epoch (environment, epoch) VALUES (:environment, :epoch)
 ON CONFLICT (environment) DO UPDATE SET epoch = excluded.epoch WHERE environment_epoch.epoch < excluded.epoch;
 
+-- name: name_messages_anew
+UPDATE installation SET accepted = :token WHERE one = 1;
+
 -- name: lift_number
 UPDATE repositories SET next_number = :number + 1 WHERE name = :repo AND next_number <= :number;
 

@@ -171,7 +171,8 @@ PLACES: dict[str, tuple[Place, ...]] = {
     ),
     "retry_only_newest": (python(f"{ENGINE}.retries:Retries._after_the_merge", "if not superseded"),),
     "retry_judged_with_slot": (
-        python(f"{ENGINE}.retries:Retries._start_again", "serial_gate.take_again("),
+        python(f"{ENGINE}.retries:Retries._start_again", "_take_places("),
+        python(f"{ENGINE}.retries:Retries._take_places", "serial_gate.take_again("),
         python(f"{ENGINE}.serial_gate:take_again", "effects.merged_since("),
         statement("effects.later_merge", "json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) >"),
     ),

@@ -51,6 +51,10 @@ class Retries:
             raise NotNow(str(error)) from error
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
+            if at.task.stage is Stage.DEPLOY and effects.merged_since(tx, at.task.id) is None:
+                self._take_places(
+                    tx, at
+                )  # a restore has left it none; what is ill is to be undone, and frozen
             if judged_by is not None:
                 tasks.set_config(tx, at.task.id, judged_by)
             if failed is not None:
@@ -93,12 +97,16 @@ class Retries:
 
     def _start_again(self, at: Situation, answered: Callable[[Tx], None]) -> Outcome:
         def take(tx: Tx) -> None:
-            serial_gate.take_again(tx, at.task, serial_gate.slots_of_deploy(at.task, at.settings))
+            self._take_places(tx, at)
             answered(tx)
             tasks.forgive(tx, at.task.id)
 
         reason = "a person had it started again"
         return self._moves.move(at, Stage.DEPLOY, EdgeKind.RENEW, reason=reason, before=take)
+
+    def _take_places(self, tx: Tx, at: Situation) -> None:
+        names = serial_gate.slots_of_deploy(at.task, at.settings)
+        serial_gate.take_again(tx, at.task, names, at.lease.owner)
 
     def _release(self, tx: Tx, at: Situation, answered: Callable[[Tx], None]) -> None:
         leases.check(tx, at.lease)

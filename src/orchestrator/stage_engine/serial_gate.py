@@ -66,12 +66,9 @@ def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
     """
     if (closed := why_no_turn(tx, task)) is not None:
         raise closed
-    slots.take_from_freeze(tx, task.repo, task.id)
-    busy = slots.take_all(tx, task.repo, task.id, names)
+    busy = _take(tx, task, names, owner)
     if busy is not None:
         raise NotNow(f"{busy.name} is taken", Hold.SLOT)
-    for name in names:
-        events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
 
 
 def take_place(tx: Tx, task: Task, environment: str, owner: Actor) -> None:
@@ -80,26 +77,34 @@ def take_place(tx: Tx, task: Task, environment: str, owner: Actor) -> None:
 
     :raises NotNow: another task has it.
     """
-    name = slots.environment_slot(environment)
-    if name in slots.held_by(tx, task.id):
-        return
-    busy = slots.take_all(tx, task.repo, task.id, [name])
+    busy = _take(tx, task, [slots.environment_slot(environment)], owner)
     if busy is not None:
         raise NotNow(f"{busy.name} is held by {busy.work_item}")
-    events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
 
 
-def take_again(tx: Tx, task: Task, names: list[str]) -> None:
-    """Take the slots, the freeze's too, for the deploy of a broken task to be started once more (N10).
+def take_again(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
+    """Take the slots, the freeze's too, for the deploy of a merged task to be started once more, or looked at (N10).
 
     :raises NotNow: another task has it, or something has been merged since.
     """
-    slots.take_from_freeze(tx, task.repo, task.id)
-    busy = slots.take_all(tx, task.repo, task.id, names)
+    busy = _take(tx, task, names, owner)
     if busy is not None:
         raise NotNow(f"{busy.name} is held by {busy.work_item}")
     if effects.merged_since(tx, task.id):  # asked with the slot in hand: nothing can be merged any more
         raise NotNow("something has been merged since: what is older is not deployed any more")
+
+
+def _take(tx: Tx, task: Task, names: list[str], owner: Actor) -> slots.Slot | None:
+    """Take these slots, the merge slot from a freeze too, and tell of what is new; or return the one that is busy."""
+    before = slots.held_by(tx, task.id)
+    if slots.merge_slot(task.repo) in names:
+        slots.take_from_freeze(tx, task.repo, task.id)
+    busy = slots.take_all(tx, task.repo, task.id, names)
+    if busy is None:
+        for name in names:
+            if name not in before:
+                events.append(tx, EventType.SLOT_TAKEN, owner, task=task, data={"slot": name})
+    return busy
 
 
 def give_back(tx: Tx, task: Task, owner: Actor, *, only: str | None = None) -> None:

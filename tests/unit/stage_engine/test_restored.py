@@ -1,20 +1,29 @@
 """What becomes of a task after an accepted restore (DESIGN §3, §6)."""
 
 from orchestrator.db import evidence, mail, slots
+from orchestrator.db import restored as imported
+from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Hold, Landed, Signal, Task
 from orchestrator.rules.installation import RESTORED
+from orchestrator.stage_engine.situation import Outcome
 from tests.fixtures_db import REPO
 from tests.fixtures_transition import BASE, HEAD, TREE, Bench, M
 
 SOMEBODYS, OTHER_TREE = Sha("9" * 40), Sha("8" * 40)
 
 
-def taken_out(bench: Bench, tree: Sha) -> Task:
-    """A task whose merge the backup does not know; main has M, with these files."""
+def taken_out(bench: Bench, tree: Sha, *, started: bool = False) -> Task:
+    """A task whose merge the backup does not know; main has M, with these files, and maybe production was started."""
     task = bench.before_the_merge()
+    if started:
+        with bench.database.write() as tx:
+            assert imported.add_effect(
+                tx, task, EffectName.DEPLOY_INIT, f"production:{M}:1", 1, EffectState.APPLIED, token="1",
+                judged={"environment": "production", "sha": M, "generation": 1}, fact={},
+            )  # fmt: skip
     found = Candidate(task.id, task.round, M, TREE, BASE, HEAD, "n", 900, "f")
     bench.outside.by_hand = Landed(found, SOMEBODYS, tree)
     word = Signal(RESTORED, task.stage, task.round, None, "Ann", "restored")
@@ -51,3 +60,20 @@ def test_a_restored_merge_that_is_as_tested_gives_its_places_back_and_counts(ben
     assert (measured.merged_sha, measured.percent) == (M, 80.0)
     assert steps == {}
     assert waiter.id in bench.woken
+
+
+def test_what_is_looked_at_after_a_restore_and_is_ill_is_undone_and_freezes_the_repository(
+    bench: Bench,
+) -> None:
+    found = taken_out(bench, TREE, started=True)
+    word = Signal("retry", found.stage, found.round, None, "Ann", "look")
+    with bench.database.write() as tx:
+        mail.receive(tx, found, word, source="operator", dedup_key="retry")
+    engine, _ = bench.process("one")
+    assert engine.advance_stage(found.id, Actor.MONITOR) is Outcome.WORKING
+    bench.unhealthy(engine, "one")
+    engine.advance_stage(found.id, Actor.MONITOR)
+    assert bench.outside.calls[EffectName.DEPLOY_INIT] == 0
+    with bench.database.read() as tx:
+        assert slots.frozen(tx, REPO) is not None, bench.store.task(found.id).hold_reason
+    assert bench.outside.calls[EffectName.DEPLOY_UNDO] == 1

@@ -169,7 +169,7 @@ def test_what_broke_gives_production_back_and_takes_it_again(store: Store) -> No
     names = slots_of_deploy(broken, config(None, "prod"))
     with store.database.write() as tx:
         slots.lend(tx, REPO, broken.id)
-        serial_gate.take_again(tx, broken, names)
+        serial_gate.take_again(tx, broken, names, Actor.OPERATOR)
         assert sorted(slots.held_by(tx, broken.id)) == sorted(names)
         serial_gate.keep_for_the_freeze(tx, broken, Actor.MONITOR)
         assert slots.held_by(tx, broken.id) == []

@@ -33,6 +33,7 @@ from orchestrator.notifications.log import LogNotifier
 from orchestrator.observability.log import get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
+from orchestrator.ownership import judge, reclaims, registration, term
 from orchestrator.ownership.term import Term
 from orchestrator.rules.transitions import STAGE_TRANSITIONS, EdgeKind
 from orchestrator.runtime.process import SystemProcesses
@@ -536,7 +537,15 @@ def test_tc12_a_reclaim_is_alerted_with_a_number_that_can_be_clicked(
 # --- TC-13 ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [transition_lease, finalizer_liveness, leases])
+OWNERSHIP = [transition_lease, finalizer_liveness, leases, judge, reclaims, registration, term]
+
+
+def test_tc13_all_of_ownership_is_looked_at() -> None:
+    rest = {path.stem for path in Path(inspect.getfile(judge)).parent.glob("[!_]*.py")}
+    assert rest == {module.__name__.rpartition(".")[2] for module in OWNERSHIP[3:]}
+
+
+@pytest.mark.parametrize("module", OWNERSHIP)
 def test_tc13_ownership_can_reach_no_deploy_no_forge_and_no_process(module: object) -> None:
     """NFR-5: it cannot restart production, push, or touch the detached deploy; it has nothing to do it with."""
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]

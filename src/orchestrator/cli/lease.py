@@ -38,7 +38,7 @@ def list_(as_json: bool) -> int:
         say(table(rows, [name.upper() for name in heads]))
     else:
         say("No lease is held." if holders is not None else "The leases cannot be read.")
-    for line in _about(owned):
+    for line in about_ownership(owned):
         say(line)
     if desk.served and not cast(Mapping[str, object], owned["term"])["trusted"]:
         say("The service stands still: its own term has ended, until its heartbeat can be stored again.")
@@ -66,8 +66,8 @@ def release(work_item: str, reason: str, person: str | None, as_json: bool) -> i
     return 0
 
 
-def _about(owned: Mapping[str, object]) -> list[str]:
-    """What else there is to say of ownership."""
+def about_ownership(owned: Mapping[str, object]) -> list[str]:
+    """What there is to say of ownership beside who holds what: switch, scope, defers and reclaims."""
     lines = []
     if not owned["enabled"]:
         lines.append("Leases are switched off (ORCH_TRANSITION_LEASE_ENABLED).")

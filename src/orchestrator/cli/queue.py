@@ -7,6 +7,7 @@ import click
 
 from orchestrator.cli.desk import Desk, reading
 from orchestrator.cli.idle import NO_SERVICE, waits_for_work
+from orchestrator.cli.lease import about_ownership
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.operations.reading import NEWEST
@@ -35,9 +36,13 @@ def command(as_json: bool) -> int:
     _block("Slots", slots, ("slot", "task", "since"), clock)
     _block("Waiting for slots, first come first served", gate["waiters"], ("task", "repo", "since"), clock)
     _block("Frozen", gate["frozen"], ("repo", "task", "lent_to", "holder", "since", "reason"), clock)
+    _ownership(cast(Mapping[str, object], queue["transition_lease"]), clock)
     _block("Running versions", _drift(queue), ("environment", "state", "task", "seen", "since"), clock)
     _block("Effects not settled", queue["effects"], ("task_id", "effect", "state", "since"), clock)
     _inbox(cast(Mapping[str, object], queue["inbox"]), clock)
+    if desk.served:  # what they have counted since the service started
+        for name in ("reaper", "reconciler"):
+            say(f"{name.capitalize()}: {_counted(cast(Mapping[str, object], queue[name]))}")
     if idle:
         say(NO_SERVICE)
     return 0
@@ -60,6 +65,26 @@ def _block(name: str, rows: object, columns: tuple[str, ...], clock: Clock) -> N
     if found:
         lines = [tuple(_cell(row.get(column), column, clock) for column in columns) for row in found]
         say("\n".join("  " + line for line in table(lines, [c.upper() for c in columns]).splitlines()))
+
+
+def _ownership(owned: Mapping[str, object], clock: Clock) -> None:
+    if owned["holders"] is None:
+        say("Leases: they cannot be read")
+    else:
+        _block("Leases", owned["holders"], ("task", "owner", "stage", "age_s", "liveness"), clock)
+    for line in about_ownership(owned):
+        say(line)
+
+
+def _counted(counts: Mapping[str, object]) -> str:
+    """Counts by name, nested ones behind theirs; what never happened is left out."""
+    said = []
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{why} {n}" for why, n in value.items() if n)
+        if value:
+            said.append(f"{name} {value}")
+    return "; ".join(said).replace("_", " ") or "nothing yet"
 
 
 def _inbox(counts: Mapping[str, object], clock: Clock) -> None:

@@ -210,11 +210,18 @@ class Inbox:
             delivery = inbox.open_delivery(tx, row.inbox_id)
             if delivery is None:
                 return
+            about = tasks.get(tx, row.task_id).work_item if row.task_id is not None else None
             pause = FAILED_PAUSE_S * 2**delivery.attempts
             if inbox.failed(tx, row.inbox_id, reason, self._entropy.jitter(pause)):
                 text = (
                     f"A delivery of {delivery.source} ({delivery.kind}, inbox {row.inbox_id}) was looked at "
                     f"{inbox.MAX_ATTEMPTS} times and is parked: {reason}"
                 )
-                alerts.call(tx, text, "inbox", row.inbox_id, task_id=row.task_id)
-        log.warning("delivery not handled", inbox=row.inbox_id, attempts=delivery.attempts + 1, reason=reason)
+                alerts.call(tx, text, "inbox", row.inbox_id, task_id=row.task_id, work_item=about)
+        log.warning(
+            "delivery not handled",
+            task=about,
+            inbox=row.inbox_id,
+            attempts=delivery.attempts + 1,
+            reason=reason,
+        )

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import structlog
 
 from orchestrator.domain.ids import TaskId
-from orchestrator.domain.lease import Actor
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
@@ -142,7 +141,7 @@ class TaskDriver:
             self._finalize.discard(task_id)
         if finalize:
             return self._engine.run_deploy_finalizer(task_id)
-        return self._engine.advance_stage(task_id, Actor.RECONCILER)
+        return self._engine.advance_if_gate_passed(task_id)
 
     def _rest(self, task_id: TaskId, outcome: Outcome) -> None:
         with self._lock:

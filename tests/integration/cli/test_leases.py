@@ -72,6 +72,15 @@ def test_a_lease_is_taken_from_its_living_owner(shop: Here, orch: Orch) -> None:
     )
 
 
+def test_the_queue_shows_who_owns_what_and_what_became_of_owners(shop: Here, orch: Orch) -> None:
+    assert "Leases: none" in shop("queue").out
+    leased(orch)
+    said = shop("queue").out
+    assert "Leases: 1" in said
+    [line] = [line for line in said.splitlines() if "monitor" in line]
+    assert [word in line for word in ("SHOP-1", "created", "alive")] == [True] * 3
+
+
 def test_where_nobody_owns_a_task_this_is_said(shop: Here) -> None:
     said = shop("lease", "release", "SHOP-1", "--reason", "it hangs")
     assert said.code == 2

@@ -36,6 +36,8 @@ class TestOwning:
             assert said.code == 2
             assert f"orch serve (pid {first.pid})" in said.err
             assert shop("queue", "--json").code == 0
+            told = shop("queue").out
+            assert all(word in told for word in ("Leases: ", "\nReaper: ", "\nReconciler: "))
             assert ended(first).code == 0
 
     def test_commands_talk_to_it(self, shop: Orch) -> None:

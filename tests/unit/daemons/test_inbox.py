@@ -131,6 +131,8 @@ def test_poison_is_parked_with_an_alert_and_holds_nobody(letters: Letters) -> No
     assert [word.signal.kind for word in letters.words(task)] == ["approved"]
     [alert] = [message for message in letters.messages() if "parked" in message]
     assert "does not say when" in alert
+    [payload] = letters.store.rows("SELECT payload FROM outbox WHERE kind = 'alert'")
+    assert json.loads(payload["payload"])["work_item"] == task.work_item  # by which it can be clicked
     assert letters.run() == NOTHING
 
 

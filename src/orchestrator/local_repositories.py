@@ -14,6 +14,7 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
 from orchestrator.places import Folders, Place
+from orchestrator.rules.names import usable_prefix, usable_repository_name
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.git import Git
@@ -54,9 +55,10 @@ class LocalRepositories:
     def register(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:
         """Make a repository's local forge from a checkout (which is not touched) and register it.
 
-        :raises ConfigError: ``source`` is no git repository with a commit.
-        :raises RequestRefused: the name or the prefix is taken by another repository.
+        :raises ConfigError: ``source`` is no git repository with a commit, or name or prefix cannot be used.
+        :raises RequestRefused: the prefix is taken by another repository.
         """
+        _check(name, prefix)
         with self._database.read() as tx:
             taken = {known.name: known for known in repositories.all_repositories(tx)}
         if name in taken:
@@ -98,3 +100,17 @@ class LocalRepositories:
             entropy=self._entropy,
         )
         return Place(known.name, forge, clone.open_or_create(), Workspaces(clone, root, self._clock))
+
+
+def _check(name: str, prefix: str) -> None:
+    """Whoever asks: folders are called by the name, and refs by the prefix."""
+    if not usable_repository_name(name):
+        raise ConfigError(
+            f"The name {ascii(name[:60])} is no usable name; nothing was registered.",
+            hint="At most 61 small letters, digits, dots and dashes; a letter or digit first.",
+        )
+    if not usable_prefix(prefix):
+        raise ConfigError(
+            f"The prefix {ascii(prefix[:60])} is no usable prefix; nothing was registered.",
+            hint="A capital letter, then at most 15 capital letters or digits.",
+        )

@@ -5,7 +5,6 @@ The checkout itself is changed in two places alone: ``.orchestrator.toml`` where
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest, tells
 from orchestrator.repo_config.loader import parse_repo_config
 from orchestrator.repo_config.records import RepoConfig
-from orchestrator.rules.names import slug
+from orchestrator.rules.names import slug, usable_prefix, usable_repository_name
 from orchestrator.runtime.files import read_bounded
 from orchestrator.runtime.git import Git
 from orchestrator.web.views import Plain
@@ -32,8 +31,6 @@ FILES, DEPTH = 500, 4  # how many files below the top are looked at, and in how 
 FOREIGN = frozenset({"node_modules", "venv", "env", "build", "dist", "site-packages", "vendor"})
 PREFIX_LENGTH = 8
 TRIES = 100  # names and prefixes that may be taken before we give up
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ def register(desk: Desk, git: Git, checkout: Checkout, name: str | None, prefix:
     """
     known = [Registered.of(row) for row in desk.repositories()]
     names, prefixes = {one.name for one in known}, {one.prefix for one in known}
-    if name is not None and (not _NAME.fullmatch(name) or name in names):
+    if name is not None and (not usable_repository_name(name) or name in names):
         why = "belongs to another repository" if name in names else "is no usable name"
         raise RequestRefused(
             f"The name {name[:60]!r} {why}.", hint="Name it with small letters, digits and dashes."
@@ -183,7 +180,7 @@ def register(desk: Desk, git: Git, checkout: Checkout, name: str | None, prefix:
     wanted = (prefix or _prefix_for(chosen)).upper()
     if prefix is None:
         wanted = _free(wanted, prefixes, "")
-    elif not re.fullmatch(r"[A-Z][A-Z0-9]{0,15}", wanted) or wanted in prefixes:
+    elif not usable_prefix(wanted) or wanted in prefixes:
         why = "numbers another repository's tasks" if wanted in prefixes else "is no usable prefix"
         raise RequestRefused(f"The prefix {prefix[:60]!r} {why}.", hint="A letter, then letters or digits.")
     return Registered.of(desk.register(checkout.top, chosen, wanted))

@@ -81,7 +81,11 @@ def create_local_forge(
 
 def _looked_at(git: Git, source: Path, default_branch: str | None) -> tuple[dict[str, Sha], Path, str]:
     """The references to take over, the folder of the objects, and the default branch."""
-    if not source.is_dir():
+    try:
+        there = source.is_dir()
+    except OSError as error:  # a name too long, a folder that we may not look into
+        raise ConfigError(f"{str(source)[:200]} cannot be looked at: {error.strerror}.") from error
+    if not there:
         raise ConfigError(f"{source} is no folder.", hint="Name the folder of a git repository.")
     top = source.resolve()
     env = {"GIT_CEILING_DIRECTORIES": str(top.parent)}

@@ -19,6 +19,8 @@ TITLE_LIMIT = 400  # characters that are looked at; the rest of a huge title cou
 FALLBACK_SLUG = "task"  # for a title of which nothing can be spelled in ASCII
 ID_LIMIT = 40
 
+_REPOSITORY = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
+_PREFIX = re.compile(r"[A-Z][A-Z0-9]{0,15}")
 _PLAIN_ID = re.compile(r"[A-Z][A-Z0-9]*-[0-9]+")  # one dash: where the id ends can be told from the name
 _SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*")
 
@@ -31,6 +33,16 @@ _CYRILLIC = {
 }  # fmt: skip
 _LATIN = {"ß": "ss", "æ": "ae", "ø": "o", "œ": "oe", "đ": "d", "ł": "l", "ı": "i", "þ": "th"}
 _TABLE = str.maketrans(_CYRILLIC | _LATIN)
+
+
+def usable_repository_name(name: str) -> bool:
+    """Whether a repository may be called so: its forge and its clone are folders of that name."""
+    return _REPOSITORY.fullmatch(name) is not None
+
+
+def usable_prefix(prefix: str) -> bool:
+    """Whether a repository's work items may begin so: branches, refs and folders are named after them."""
+    return _PREFIX.fullmatch(prefix) is not None
 
 
 def branch_name(work_item: WorkItem, title: str) -> str:

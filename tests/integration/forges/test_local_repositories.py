@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import AuthorityUnreachable, NotFound, RequestRefused
+from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, NotFound, RequestRefused
 from orchestrator.local_repositories import LocalRepositories
 from orchestrator.places import Folders
 from orchestrator.runtime.clock import SystemClock
@@ -98,3 +98,28 @@ def test_names_and_prefixes_are_taken_once(everything: All, tmp_path: Path) -> N
         known.register(tmp_path / "two", name="three", prefix="T")
     with pytest.raises(NotFound):
         known.of("three")
+
+
+HOSTILE = ["", ".", "..", "../../out", "/tmp/out", "a/b", "a\0b", "a b", "-a", "\u202ea", "\udcff", "x" * 62]
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        *((name, "X") for name in [*HOSTILE, "One"]),
+        *(("three", prefix) for prefix in [*HOSTILE, "x", "X-1", "X" * 17]),
+    ],
+)
+def test_no_name_leads_out_of_the_state_folder_whoever_gives_it(
+    everything: All, tmp_path: Path, name: str, prefix: str
+) -> None:
+    before = sorted(tmp_path.rglob("*.git"))
+    with pytest.raises(ConfigError, match="nothing was registered"):
+        everything.repositories.register(tmp_path / "two", name=name, prefix=prefix)
+    assert sorted(tmp_path.rglob("*.git")) == before
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a\0b", "nowhere"], ids=range(3))
+def test_what_is_no_folder_is_refused(everything: All, path: str) -> None:
+    with pytest.raises(ConfigError):
+        everything.repositories.register(Path(path), name="three", prefix="X")

@@ -23,7 +23,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Also those that are settled.")
 @click.option("--task", "work_item", metavar="TASK", help="Of one task.")
 @click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True, help="At most so many.")
-@click.option("--before", type=click.IntRange(0), default=NEWEST_EFFECT, hidden=True)
+@click.option("--before", type=click.IntRange(0, 2**62), default=NEWEST_EFFECT, hidden=True)
 @json_option
 def list_(everything: bool, work_item: str | None, limit: int, before: int, as_json: bool) -> int:
     """List merges, builds, deploys, pushes and pull requests whose outcome is not settled, newest first.

@@ -63,7 +63,7 @@ def plain_text(value: str | None, what: str) -> str:
 
 
 def _work_item(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    return as_work_item(value)
+    return as_work_item(plain_text(value, "task"))
 
 
 def ticket_from(

@@ -77,8 +77,8 @@ def add(
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that have ended, newest first.")
 @click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
-@click.option("--before", type=click.IntRange(0), default=NEWEST, hidden=True)
-@click.option("--after", type=click.IntRange(0), default=0, hidden=True)
+@click.option("--before", type=click.IntRange(0, 2**62), default=NEWEST, hidden=True)
+@click.option("--after", type=click.IntRange(0, 2**62), default=0, hidden=True)
 @json_option
 def list_(everything: bool, limit: int, before: int, after: int, as_json: bool) -> int:
     """List tasks that have not ended."""

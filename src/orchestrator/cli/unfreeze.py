@@ -20,6 +20,7 @@ def command(repo: str, lend_to: str | None, reason: str, person: str | None, as_
     looked at again once that task is done. Refused while the undo is not settled.
     """
     fix = as_work_item(plain_text(lend_to, "task")) if lend_to is not None else None
+    repo = plain_text(repo, "repository")
     who, why = plain_text(person_or_user(person), "name"), plain_text(reason, "reason")
     with acting("unfreeze") as desk:
         lifted = False

@@ -29,8 +29,9 @@ def add(tx: Tx, repo: RepoName, work_item: WorkItem, ticket: Ticket, *, priority
         return None
     task_id = TaskId(row["id"])
     tx.execute("tasks.add_epoch", task_id=task_id)
-    for other in ticket.depends_on:
-        if tx.execute("tasks.add_dependency", task_id=task_id, depends_on=other) != 1:
+    for other in dict.fromkeys(ticket.depends_on):
+        # Its own number was nobody's when the ticket was written.
+        if other == work_item or tx.execute("tasks.add_dependency", task_id=task_id, depends_on=other) != 1:
             raise NotFound(f"The ticket depends on {other}, which does not exist.", hint="Nothing was filed.")
     return get(tx, task_id)
 

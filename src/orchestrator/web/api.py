@@ -142,9 +142,9 @@ def _reading(api: FastAPI, operations: Operations) -> None:
         return Json(views.effect_page(found, limit))
 
     @api.get("/tasks/{work_item}/signals/{signal_id}", tags=["reading"])
-    def signal(work_item: str, signal_id: int) -> Json:
+    def signal(work_item: str, signal_id: Annotated[int, ApiPath(ge=0, le=2**62)]) -> Json:
         """What came of a decision; ``outcome`` is null while it waits."""
-        given = Receipt(min(signal_id, 2**62), operations.task(work_item), "")
+        given = Receipt(signal_id, operations.task(work_item), "")
         return Json({"signal_id": signal_id, "outcome": operations.outcome(given)})
 
 

@@ -79,6 +79,11 @@ def answer_errors(api: FastAPI) -> None:
     def invalid(request: Request, error: RequestValidationError) -> Response:
         return problem(HTTPStatus.BAD_REQUEST, complaint(error.errors()), "Nothing was changed.")
 
+    @api.exception_handler(OSError)
+    def outside(request: Request, error: OSError) -> Response:
+        why = error.strerror or "The system refused"
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, f"{why}.", "Mend that and ask again.")
+
     @api.exception_handler(Exception)
     def unexpected(request: Request, error: Exception) -> Response:
         return problem(

@@ -100,6 +100,12 @@ class TestFiling:
         assert shop("task", "add", "x", "--depends-on", "SHOP-9").code == 2
         assert shop("task", "list", "--json").data["tasks"] == []
 
+    def test_a_ticket_depends_on_another_one_and_once(self, shop: Here) -> None:
+        said = shop("task", "add", "x", "--depends-on", "SHOP-1")  # the number that it would get itself
+        assert (said.code, "does not exist" in said.err) == (2, True)
+        assert shop("task", "add", "x").code == 0
+        assert shop("task", "add", "y", "--depends-on", "SHOP-1", "--depends-on", "shop-1").code == 0
+
     def test_the_repository_is_named_or_found(self, shop: Here, orch: Orch) -> None:
         assert shop("task", "add", "x", "--repo", "shop").code == 0
         said = shop("task", "add", "x", "--repo", "shp")
@@ -194,6 +200,25 @@ class TestLooking:
         said = shop(*command, task)
         assert said.code == 2
         assert "There is no task" in said.err and "orch task list" in said.err
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("why", "\udcff"),
+            ("task", "show", "\udcff"),
+            ("task", "retry", "\udcff"),
+            ("watch", "\udcff"),
+            ("lease", "release", "\udcff", "--reason", "x"),
+            ("unfreeze", "\udcff"),
+            ("task", "list", "--after", str(2**63)),
+            ("task", "list", "--all", "--before", "9" * 30),
+            ("effect", "list", "--before", "9" * 30),
+        ],
+        ids=range(9),
+    )
+    def test_what_no_database_could_hold_is_refused(self, shop: Here, command: tuple[str, ...]) -> None:
+        said = shop(*command)
+        assert (said.code, said.err.startswith("orch: Invalid value")) == (2, True)
 
     def test_a_task_may_be_typed_in_small_letters(self, shop: Here) -> None:
         shop("task", "add", "Add a basket")

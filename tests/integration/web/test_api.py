@@ -1,5 +1,6 @@
 """The API over a real database and a real server: what it answers, and what it refuses."""
 
+import errno
 import json
 from typing import Any
 
@@ -399,6 +400,20 @@ class TestRefusals:
     @pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "before=-1", "before=" + "9" * 30])
     def test_bad_queries_are_400(self, api: httpx.Client, query: str) -> None:
         assert api.get(f"/tasks?{query}").status_code == 400
+
+    @pytest.mark.parametrize("number", ["-1", "9" * 30, "-" + "9" * 30, "x", "1.5"])
+    def test_numbers_that_are_no_signals_are_400(self, api: httpx.Client, desk: Desk, number: str) -> None:
+        desk.file()
+        assert api.get(f"/tasks/SHOP-1/signals/{number}").status_code == 400
+
+    def test_a_disk_that_is_full_is_503_and_told(self, serve: Serve) -> None:
+        def register(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")
+
+        with client(serve(register=register)) as api:
+            answer = api.post("/repositories", json={"path": "/x", "name": "x", "prefix": "X"})
+        assert answer.status_code == 503
+        assert "No space left" in answer.json()["detail"] and "secret" not in answer.text
 
     def test_a_lost_database_is_no_traceback(self, serve: Serve, desk: Desk) -> None:
         with client(serve()) as api:

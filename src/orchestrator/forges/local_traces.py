@@ -11,7 +11,7 @@ from orchestrator.domain.ids import Sha, TaskId, WorkItem
 from orchestrator.domain.installation import SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.local_fence import FENCES, PUSH_FENCES, fence_ref, parse_fence, push_fence_ref
-from orchestrator.rules.trailers import INSTALLATION, NONCE, SEQUENCE, TASK, trailers
+from orchestrator.rules.trailers import INSTALLATION, NONCE, SEQUENCE, TASK, could_be_ours, trailers
 from orchestrator.runtime.git import Git
 
 CANDIDATES = "refs/orch/candidates/"
@@ -111,10 +111,7 @@ def _candidate(
 ) -> SeenCandidate | None:
     """The commit (SHA, tree, two parents) as a candidate; None where it does not carry all our trailers."""
     told = trailers(message)
-    number = told.get(SEQUENCE, "")
-    if len(commit) != 4 or not (number.isascii() and number.isdecimal()):
-        return None
-    if not {TASK, NONCE, INSTALLATION} <= told.keys():
+    if len(commit) != 4 or not could_be_ours(told):
         return None
     subject = message.partition("\n")[0]
     return SeenCandidate(
@@ -126,7 +123,7 @@ def _candidate(
         work_item=WorkItem(told[TASK]),
         nonce=told[NONCE],
         installation=told[INSTALLATION],
-        sequence=int(number),
+        sequence=int(told[SEQUENCE]),
         task_id=task_id,
         round=round_,
     )

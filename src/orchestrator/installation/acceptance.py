@@ -22,6 +22,7 @@ from orchestrator.domain.task import Signal, Task
 from orchestrator.installation.guard import InstallationGuard
 from orchestrator.installation.survey import Found, FoundStart, Survey, Surveyor
 from orchestrator.rules.installation import RESTORED
+from orchestrator.rules.trailers import whole_number
 from orchestrator.runtime.entropy import Entropy
 
 REASON_LIMIT = 2000
@@ -130,13 +131,12 @@ class _Import:
         starts = [one.start for one in self._survey.starts if one.start is not None]
         restored.lift_sequence(self._tx, max([*seen, *(start.sequence for start in starts)], default=0))
         for start in starts:
-            if start.token.isascii() and start.token.isdecimal():
-                restored.lift_environment(self._tx, start.environment, int(start.token))
+            if (token := whole_number(start.token)) is not None:
+                restored.lift_environment(self._tx, start.environment, token)
         for work_item in self._survey.work_items():
-            prefix, _, number = work_item.rpartition("-")
             for one in found.values():
-                if one.repo.prefix == prefix and number.isascii() and number.isdecimal():
-                    restored.lift_number(self._tx, one.repo.name, int(number))
+                if (number := _number(work_item, one)) is not None:
+                    restored.lift_number(self._tx, one.repo.name, number)
 
     def _candidate(self, found: Found, seen: SeenCandidate) -> dict[Sha, int]:
         task = self._task(seen.work_item, title=seen.title, task_id=seen.task_id)
@@ -195,9 +195,8 @@ class _Import:
         try:
             return tasks.by_work_item(self._tx, work_item)
         except NotFound:
-            prefix, _, number = work_item.rpartition("-")
             for one in self._survey.found.values():
-                if one.repo.prefix == prefix and number.isascii() and number.isdecimal():
+                if _number(work_item, one) is not None:
                     task = restored.add_task(self._tx, one.repo.name, work_item, title, task_id)
                     data = {"title": task.title, "restored": True}
                     events.append(self._tx, EventType.TASK_CREATED, Actor.OPERATOR, task=task, data=data)
@@ -253,6 +252,12 @@ def _baseline(found: Found) -> str | None:
         return None
     stands = f"{found.baseline.percent:g} % of {found.baseline.merged_sha[:12]}" if found.baseline else "none"
     return f"the coverage baseline is {stands}; what {len(found.merged)} later merge(s) raised is not known"
+
+
+def _number(work_item: WorkItem, found: Found) -> int | None:
+    """A work item's number in a repository; None where it is none there that can have been given."""
+    prefix, _, number = work_item.rpartition("-")
+    return whole_number(number) if prefix == found.repo.prefix else None
 
 
 def _numbers(found: Found) -> dict[str, object]:

@@ -5,6 +5,7 @@ that do not (law 10). Only the last paragraph counts as trailers when we look fo
 """
 
 import re
+from collections.abc import Mapping
 
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.ids import WorkItem
@@ -14,6 +15,7 @@ NONCE = "Orch-Nonce"
 INSTALLATION = "Orch-Installation"
 SEQUENCE = "Orch-Sequence"
 SUBJECT_LIMIT = 120  # characters
+DIGITS_LIMIT = 18  # of a number: every database holds it, and no counter of ours comes near
 
 _TRAILER = re.compile(r"([A-Za-z0-9-]+):[ \t]*(.*)")
 _VALUE = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -49,6 +51,19 @@ def trailers(message: str) -> dict[str, str]:
     if not all(found):
         return {}
     return {match.group(1): match.group(2).strip() for match in found if match is not None}
+
+
+def could_be_ours(values: Mapping[str, str]) -> bool:
+    """Whether all our trailers are there, with values that we could have written: anybody may write others."""
+    if not all(_VALUE.fullmatch(values.get(key, "")) for key in (TASK, NONCE, INSTALLATION)):
+        return False
+    return whole_number(values.get(SEQUENCE, "")) is not None
+
+
+def whole_number(text: str) -> int | None:
+    """Digits that a stranger may have written, as the number; None where it is none, or none of ours."""
+    plain = text.isascii() and text.isdecimal() and len(text) <= DIGITS_LIMIT
+    return int(text) if plain else None
 
 
 def one_line(text: str) -> str:

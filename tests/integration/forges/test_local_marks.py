@@ -127,6 +127,33 @@ def test_a_merge_by_hand_is_no_candidate(house: House) -> None:
     assert house.forge.merged_since([]) == []
 
 
+@pytest.mark.parametrize(
+    "trailers",
+    [
+        {"Sequence": "9" * 30},
+        {"Sequence": "9" * 5000},  # more digits than Python turns into a number
+        {"Sequence": "-1"},
+        {"Sequence": "\u0661"},
+        {"Task": "X" * 300 + "-1"},
+        {"Task": ""},
+        {"Nonce": "a nonce"},
+        {"Installation": "\u202e"},
+    ],
+    ids=range(8),
+)
+def test_a_merge_by_hand_with_what_we_never_write_is_no_candidate(
+    house: House, trailers: dict[str, str]
+) -> None:
+    values = {"Task": "X-1", "Nonce": "n", "Installation": "i", "Sequence": "1", **trailers}
+    said = "By hand\n\n" + "\n".join(f"Orch-{name}: {value}" for name, value in values.items())
+    house.person.git("checkout", "-q", "-b", "side")
+    house.person.commit("Side", {"c": "1"})
+    house.person.git("checkout", "-q", "main")
+    house.person.git("merge", "-q", "--no-ff", "-m", said, "side")
+    house.person.git("push", "-q", str(house.forge.path), "HEAD:main")
+    assert house.forge.merged_since([]) == []
+
+
 def test_the_highest_fence_is_that_of_the_tasks_asked_for(house: House, candidate: Candidate) -> None:
     assert house.forge.highest_fence([TaskId(1), TaskId(7)]) == 0
     house.forge.prepare_merge(candidate, house.clone.path, BRANCH)

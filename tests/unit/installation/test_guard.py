@@ -13,7 +13,7 @@ from orchestrator.db import effects, installation, repositories, restored
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged
-from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
+from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.installation import Cause, Finding, InstallationMark, SeenCandidate
 from orchestrator.forges.forge import Forge
 from orchestrator.installation.acceptance import Acceptance
@@ -217,15 +217,10 @@ def test_the_fence_of_every_open_task_counts(bench: Bench) -> None:
     assert bench.life().start()[REPO].cause is Cause.DATABASE
 
 
-def test_accepting_lifts_the_ledger_above_the_fences_of_tasks_that_it_has_lost(bench: Bench) -> None:
-    """Their numbers are given to new tasks: what those push would be refused as given up."""
-    bench.merge(known=False)
-    bench.forges[REPO].fences[TaskId(99)] = 500
-    guard = bench.life()
-    guard.start()
+def acceptance_of(bench: Bench, guard: InstallationGuard) -> Acceptance:
     database = bench.store.database
     folders = Folders(bench.home)
-    acceptance = Acceptance(
+    return Acceptance(
         database,
         Surveyor(database, folders, Comparison(database, bench, folders)),
         guard,
@@ -234,10 +229,30 @@ def test_accepting_lifts_the_ledger_above_the_fences_of_tasks_that_it_has_lost(b
         entropy=bench.entropy,
         wake=lambda ids: None,
     )
+
+
+def test_accepting_lifts_the_ledger_above_the_fences_of_tasks_that_it_has_lost(bench: Bench) -> None:
+    """Their numbers are given to new tasks: what those push would be refused as given up."""
+    bench.merge(known=False)
+    bench.forges[REPO].fences[TaskId(99)] = 500
+    guard = bench.life()
+    guard.start()
+    acceptance, database = acceptance_of(bench, guard), bench.store.database
     acceptance.accept(person="Ann", reason="the disk was lost")
     with database.write() as tx:
         sequence, _ = effects.next_sequence(tx)
     assert sequence > 500
+
+
+def test_numbers_that_nobody_can_have_given_are_accepted_and_lift_nothing(bench: Bench) -> None:
+    """Whoever pushes to main can write a merge like ours; it must not keep the restore from being accepted."""
+    seen = bench.merge(known=False)
+    bench.forges[REPO].merged[:] = [replace(seen, work_item=WorkItem("SMP-" + "9" * 30))]
+    guard = bench.life()
+    guard.start()
+    assert acceptance_of(bench, guard).accept(person="Ann", reason="x")["opened"] == {REPO: True, OTHER: True}
+    with bench.store.database.write() as tx:
+        assert len(repositories.next_work_item(tx, REPO)) < 10
 
 
 def test_what_closes_everything_is_not_overtaken_by_an_opening(bench: Bench) -> None:

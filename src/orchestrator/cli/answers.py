@@ -3,6 +3,7 @@
 import threading
 
 from orchestrator.cli.desk import Desk
+from orchestrator.domain.errors import OutsideError
 from orchestrator.runtime.clock import SystemClock
 
 REFUSED = 1
@@ -11,11 +12,14 @@ POLL_S = 0.1
 
 
 def answer_soon(desk: Desk, work_item: str, signal_id: int) -> str | None:
-    """What the running service made of it, if it says so soon."""
+    """What the running service made of it, if it says so soon; the decision is stored, also where it ends meanwhile."""
     clock, never = SystemClock(), threading.Event()
     deadline = clock.boottime() + ANSWER_WAIT_S
     while clock.boottime() < deadline:
-        outcome = desk.outcome(work_item, signal_id)
+        try:
+            outcome = desk.outcome(work_item, signal_id)
+        except OutsideError:
+            return None
         if outcome is not None:
             return outcome
         clock.wait(never, POLL_S)

@@ -10,6 +10,7 @@ from orchestrator.cli.options import as_work_item, json_option, person_option, p
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.operations.effects import NEWEST_EFFECT
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.stage_engine.answers import was_refused
 from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web.views import Plain
 
@@ -79,7 +80,7 @@ def resolve(effect_id: int, resolution: str, reason: str, person: str | None, as
         told = cast("str | None", receipt["outcome"])
         outcome = told or (answer_soon(desk, work_item, signal_id) if desk.served else None)
         served = desk.served
-    refused = outcome is not None and outcome.startswith("refused")
+    refused = was_refused(outcome)
     if as_json:
         say_json({**receipt, "outcome": outcome, "served": served})
     elif outcome is None:

@@ -25,6 +25,7 @@ from orchestrator.operations.reading import NEWEST
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses
+from orchestrator.stage_engine.answers import was_refused
 from orchestrator.web.views import Plain
 
 
@@ -156,7 +157,7 @@ def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
             receipt = desk.decide(work_item, name, person=who, reason=said, subject=subject)
             outcome = answer_soon(desk, work_item, cast(int, receipt["signal_id"])) if desk.served else None
             served = desk.served
-        refused = outcome is not None and outcome.startswith("refused")
+        refused = was_refused(outcome)
         if as_json:
             say_json({**receipt, "outcome": outcome, "served": served})
         elif outcome is None:

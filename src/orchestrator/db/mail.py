@@ -76,6 +76,12 @@ def outcome_of(tx: Tx, inbox_id: int) -> str | None:
     return row["outcome"] if row else None
 
 
+def belongs(tx: Tx, inbox_id: int, task_id: TaskId) -> bool:
+    """Whether there is such a signal, about this task."""
+    row = tx.one("mail.signal", inbox_id=inbox_id)
+    return row is not None and row["task_id"] == task_id
+
+
 def approve(tx: Tx, task: Task, kind: str, subject: str, person: str) -> None:
     """Record an approval of exactly this subject in this stage and round."""
     tx.execute(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from orchestrator.db import events, mail, repositories, tasks
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import RequestRefused
+from orchestrator.domain.errors import NotFound, RequestRefused
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.lease import Actor
@@ -110,8 +110,13 @@ class Deciding:
         return self._signal(work_item, CANCEL, person, reason, subject)
 
     def outcome(self, receipt: Receipt) -> str | None:
-        """What came of a signal, None while it waits."""
+        """What came of a signal, None while it waits.
+
+        :raises NotFound: its task was never told such a thing.
+        """
         with self._database.read() as tx:
+            if not mail.belongs(tx, receipt.inbox_id, receipt.task.id):
+                raise NotFound(f"{receipt.task.work_item} has had no signal {receipt.inbox_id}.")
             return mail.outcome_of(tx, receipt.inbox_id)
 
     def _signal(self, work_item: str, kind: str, person: str, reason: str, seen: str | None) -> Receipt:

@@ -7,6 +7,18 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.task import Task
 
+_REFUSED = "refused: "
+
+
+def refusal(why: str) -> str:
+    """The outcome of what was not done."""
+    return f"{_REFUSED}{why}"
+
+
+def was_refused(outcome: str | None) -> bool:
+    """Whether an outcome is a refusal; one that is not there yet is none."""
+    return outcome is not None and outcome.startswith(_REFUSED)
+
 
 def close(tx: Tx, lease: Lease, task: Task, waiting: WaitingSignal, outcome: str, event: EventType) -> None:
     """Close a signal with what came of it, in the commit that does it."""
@@ -31,7 +43,7 @@ def done(tx: Tx, lease: Lease, task: Task, kind: str) -> None:
 
 def refuse(tx: Tx, lease: Lease, task: Task, waiting: WaitingSignal, why: str) -> None:
     """Close a signal without having done what it asks for, and answer."""
-    close(tx, lease, task, waiting, f"refused: {why}", EventType.SIGNAL_REFUSED)
+    close(tx, lease, task, waiting, refusal(why), EventType.SIGNAL_REFUSED)
     text = f"{waiting.signal.kind} by {waiting.signal.person} was not applied: {why}."
     mail.send(tx, "tracker.comment", f"answer:{waiting.inbox_id}", {"text": text}, task_id=task.id)
 

@@ -25,6 +25,7 @@ from orchestrator.domain.effect import (
 from orchestrator.domain.event import EventType
 from orchestrator.effects.ledger import Open, Proof
 from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.answers import refusal
 from orchestrator.stage_engine.signals import Signals
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 
@@ -134,7 +135,7 @@ class Resolutions:
         """Closes the signal and tells the person, in the commit that settles the effect."""
 
         def answer(tx: Tx) -> None:
-            outcome = f"refused: {refused}" if refused else "applied"
+            outcome = refusal(refused) if refused else "applied"
             event = EventType.SIGNAL_REFUSED if refused else EventType.SIGNAL_APPLIED
             self._signals.close(tx, at, waiting, outcome, event)
             said = f"Effect {waiting.signal.subject}, resolved by {waiting.signal.person}: {text}."

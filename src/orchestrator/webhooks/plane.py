@@ -19,6 +19,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY
 from orchestrator.runtime.clock import parse_stamp
+from orchestrator.stage_engine.answers import refusal
 from orchestrator.stage_engine.signals import CANCEL, REJECT, RETRY
 from orchestrator.webhooks import fields
 from orchestrator.webhooks.comments import Command, command_in
@@ -181,12 +182,12 @@ class PlaneHandler:
             "signal": word.kind,
             "person": word.person,
             "reason": word.reason,
-            "outcome": f"refused: {why}",
+            "outcome": refusal(why),
         }
         events.append(tx, EventType.SIGNAL_REFUSED, Actor.WEBHOOK, task=task, data=data)
         text = f"{word.kind} by {word.person} was not applied: {why}."
         mail.send(tx, "tracker.comment", f"answer:{delivery.inbox_id}", {"text": text}, task_id=task.id)
-        return Handled(f"refused: {why}")
+        return Handled(refusal(why))
 
 
 def _person(payload: object) -> str:

@@ -406,6 +406,14 @@ class TestRefusals:
         desk.file()
         assert api.get(f"/tasks/SHOP-1/signals/{number}").status_code == 400
 
+    def test_a_signal_is_asked_for_at_its_own_task(self, api: httpx.Client, desk: Desk) -> None:
+        desk.file()
+        desk.file()
+        given = api.post("/tasks/SHOP-1/cancel", json={}).json()["signal_id"]
+        assert api.get(f"/tasks/SHOP-1/signals/{given}").json()["outcome"] is None
+        for task, number in (("SHOP-2", given), ("SHOP-1", given + 1), ("SHOP-1", 0)):
+            assert api.get(f"/tasks/{task}/signals/{number}").status_code == 404
+
     def test_a_disk_that_is_full_is_503_and_told(self, serve: Serve) -> None:
         def register(*_: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")

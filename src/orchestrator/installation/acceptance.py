@@ -5,6 +5,7 @@ What must hold: nothing that the outside has seen happens a second time. So the 
 person, before any repository is claimed anew; and a repository opens only if nothing unknown is left in it then.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -49,6 +50,7 @@ class Acceptance:
         self._boot_id = boot_id
         self._entropy = entropy
         self._wake = wake
+        self._turn = threading.Lock()  # what one has found is stale once another has accepted it
 
     def status(self) -> dict[str, object]:
         """What is closed and why, what was found, and what accepting would do. Changes nothing.
@@ -65,6 +67,10 @@ class Acceptance:
         """
         if not reason.strip():
             raise RequestRefused("A restore is accepted for a reason.", hint="Say it with --reason.")
+        with self._turn:
+            return self._accept(person, reason)
+
+    def _accept(self, person: str, reason: str) -> dict[str, object]:
         survey = self._surveyor.look()
         if not survey.found:
             raise RequestRefused(

@@ -3,6 +3,7 @@ happens twice (DESIGN §6, case "restored")."""
 
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.db import installation, repositories
-from orchestrator.domain.errors import RequestRefused
+from orchestrator.domain.errors import OrchestratorError, RequestRefused
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.installation import Cause, InstallationMark
@@ -20,6 +21,7 @@ from orchestrator.domain.task import Hold, Ticket
 from orchestrator.installation.claims import Claims
 from orchestrator.installation.closings import Closings
 from orchestrator.installation.guard import InstallationGuard
+from orchestrator.installation.survey import Survey, Surveyor
 from orchestrator.main import Service
 from orchestrator.runtime.waypoints import NoWaypoints
 from orchestrator.stage_engine.situation import Outcome
@@ -311,6 +313,49 @@ def test_a_restored_database_does_nothing_until_accepted_and_nothing_twice(
     assert len(line.merges()) == 3
     tokens = [int(start["token"]) for start in line.deployed("production")]
     assert tokens == sorted(set(tokens))
+
+
+def test_accepted_by_two_at_once_it_is_accepted_once(
+    pipeline: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person whose command got no answer in time says it again, and the service is still at the first."""
+    line = pipeline()
+    line.start().stop()
+    line.open()
+    kept = backup(line, tmp_path / "kept.db")
+    line.start()
+    lost = line.add("Lost and delivered")
+    line.done(lost)
+    restore(line, kept)
+    line.start()
+    both, looked = threading.Event(), []
+    look = Surveyor.look
+
+    def slowly(surveyor: Surveyor) -> Survey:
+        seen = look(surveyor)
+        looked.append(seen)
+        if len(looked) == 2:
+            both.set()
+        both.wait(2)  # for the other one, who has to wait until this one has done it
+        return seen
+
+    monkeypatch.setattr(Surveyor, "look", slowly)
+    ends: list[object] = []
+
+    def say() -> None:
+        try:
+            ends.append(accept(line)["opened"])
+        except OrchestratorError as error:
+            ends.append(type(error))
+
+    saying = [threading.Thread(target=say) for _ in range(2)]
+    for one in saying:
+        one.start()
+    for one in saying:
+        one.join(60)
+    assert sorted(map(str, ends)) == sorted(map(str, [RequestRefused, {"sample": True}]))
+    line.held(lost, Hold.ESCALATED)
+    assert [event.type for event in line.events(lost)].count(EventType.SIGNAL_APPLIED) == 1
 
 
 def test_a_merge_that_the_backup_only_intended_is_found_and_its_deploy_not_repeated(

@@ -67,6 +67,7 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
             problems.append(f"{variable} is {_quote(f, text)}, expected {expected}.")
     if "home" not in given:
         given["home"] = _default_home(environ, problems)
+        _check_home(given["home"], problems)
     given.setdefault("database_url", f"sqlite://{given['home'] / 'orchestrator.db'}")
     if "token_file" in given:
         _read_token_file(given, problems)
@@ -158,6 +159,15 @@ def _default_home(environ: Mapping[str, str], problems: list[str]) -> Path:
         problems.append("There is no home folder to keep state in. Set ORCH_HOME to a folder.")
         return Path("/nonexistent")
     return Path(home) / ".local" / "state" / "orchestrator"
+
+
+def _check_home(home: Path, problems: list[str]) -> None:
+    try:
+        values.folder(str(home))
+    except ValueError as expected:
+        problems.append(
+            f"The state folder would be {_cut(str(home))}, expected {expected}. Set ORCH_HOME to another."
+        )
 
 
 def _with_base_url(settings: Settings) -> Settings:

@@ -78,9 +78,13 @@ def folder(text: str) -> Path:
     if "\0" in text:
         raise ValueError("a path")
     try:
-        return Path(text).expanduser().absolute()
+        path = Path(text).expanduser().absolute()
+        str(path).encode("utf-8")
     except RuntimeError:
         raise ValueError("a path; ~ cannot be resolved here, write it out") from None
+    except UnicodeEncodeError:  # the places below it are kept in the database, as text
+        raise ValueError("a path of UTF-8 text") from None
+    return path
 
 
 def host(text: str) -> str:

@@ -71,6 +71,13 @@ def test_state_folder(environ: dict[str, str], home: str) -> None:
     assert str(load_settings(environ).home) == home
 
 
+@pytest.mark.parametrize("variable", ["ORCH_HOME", "XDG_STATE_HOME", "HOME"])
+def test_a_state_folder_that_is_no_text_is_refused(variable: str) -> None:
+    """Places below it are kept in the database."""
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_settings({variable: "/srv/\udcff"})
+
+
 def test_values_are_read() -> None:
     settings = load_settings(
         HOME

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from orchestrator.deploy.deployer import StartGivenUp
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Ending, Exit, Started
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError, RequestRefused
@@ -160,7 +161,10 @@ class MemoryDeployer:
         known = self._record(start)
         if known.start is not None and not _same(known.start, start):
             raise _foreign(start)
-        if self._claim_of(start) is not None:
+        held = self._claim_of(start)
+        if held is not None and held.by is Claimant.REVOKER:
+            raise StartGivenUp("it was given up")
+        if held is not None:
             return
         claim = self._claim(start, Claimant.CHILD)
         self.state.starts[key_of(start)] = replace(known, start=known.start or start, claim=claim)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orchestrator
+from orchestrator.deploy.deployer import StartGivenUp
 from orchestrator.deploy.records import (
     EXIT_FILE,
     LOG_FILE,
@@ -87,7 +88,10 @@ class CommandDeployer:
             make_private_folder(folder)
             if not publish_exclusive(folder / START_FILE, to_bytes(start)):
                 _same_start(folder, start)
-            if self.started(start) is not None:
+            claim = self.started(start)
+            if claim is not None and claim.by is Claimant.REVOKER:
+                raise StartGivenUp(f"The {start.kind} of {start.sha} to {start.environment} was given up.")
+            if claim is not None:
                 return
             (folder / LOG_FILE).touch(mode=PRIVATE_FILE)
             runner = self._processes.spawn(

@@ -4,6 +4,11 @@ import threading
 from typing import Protocol
 
 from orchestrator.deploy.records import DeployStart, Exit, Started
+from orchestrator.domain.errors import OutsideError
+
+
+class StartGivenUp(OutsideError):
+    """A revoker holds the claim of a start: nobody can ever run it."""
 
 
 class Deployer(Protocol):
@@ -12,6 +17,7 @@ class Deployer(Protocol):
     def start(self, start: DeployStart) -> None:
         """Let the start be claimed and run, once; returns when somebody holds the claim.
 
+        :raises StartGivenUp: a revoker held it before.
         :raises OutsideError: nobody claimed it in time, or a record cannot be written; says nothing of the outcome.
         """
         ...

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.deployer import Deployer, StartGivenUp
 from orchestrator.deploy.records import (
     Claimant,
     ConditionalUndo,
@@ -97,8 +97,9 @@ class DeployEffect:
         }
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
-        """Nothing turns a deploy or its undo."""
-        return None
+        """Nothing turns a deploy or its undo. One that was given up in what a restored database has forgotten cannot
+        run any more, and is given up here, too."""
+        return str(failure) if isinstance(failure, StartGivenUp) else None
 
     def revoke(self, intent: Intent) -> None:
         """Claim the start for nobody."""

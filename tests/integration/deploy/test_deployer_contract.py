@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.deploy.command import CommandDeployer, DeployBounds
-from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.deployer import Deployer, StartGivenUp
 from orchestrator.deploy.records import Claimant, DeployStart, Ending
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha, WorkItem
@@ -76,7 +76,8 @@ def test_another_generation_is_another_start(place: Place) -> None:
 def test_what_was_revoked_first_never_runs(place: Place) -> None:
     assert place.deployer.revoke(place.start).by is Claimant.REVOKER
     assert place.deployer.revoke(place.start).by is Claimant.REVOKER
-    place.deployer.start(place.start)
+    with pytest.raises(StartGivenUp):
+        place.deployer.start(place.start)
     assert place.deployer.terminate(place.start) is None
     assert place.deployer.wait(place.start, threading.Event(), LONG) is None
     assert place.ran() == []
@@ -101,7 +102,8 @@ def test_what_nobody_claimed_and_is_declared_ended_never_runs(place: Place) -> N
     ended = place.deployer.declare_ended(place.start, "Ann: its record is lost")
     assert (ended.ending, ended.succeeded) == (Ending.DECLARED, False)
     assert place.deployer.exit(place.start) == ended
-    place.deployer.start(place.start)
+    with pytest.raises(StartGivenUp):
+        place.deployer.start(place.start)
     assert place.deployer.started(place.start) is not None
     assert place.ran() == []
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.deploy.command import CommandDeployer, DeployBounds
+from orchestrator.deploy.deployer import StartGivenUp
 from orchestrator.deploy.records import (
     EXIT_FILE,
     LOG_FILE,
@@ -202,7 +203,8 @@ def test_a_new_generation_of_the_same_sha_is_another_start(site: Site) -> None:
 def test_what_was_revoked_never_runs(site: Site) -> None:
     start = site.start('echo ran >> "$J"')
     assert site.deployer.revoke(start).by is Claimant.REVOKER
-    site.deployer.start(start)
+    with pytest.raises(StartGivenUp):
+        site.deployer.start(start)
     claim = site.deployer.started(start)
     assert claim is not None
     assert claim.by is Claimant.REVOKER

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.deploy.deployer import StartGivenUp
 from orchestrator.deploy.records import DeployStart, Ending, Exit
 from orchestrator.domain.effect import Applied, EffectName, EffectState, Intent, NotApplied, Underway, Unknown
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import EffectId, TaskId
 from orchestrator.effects.deploy import DeployEffect, start_of, why_not_undone
 from tests.proofs.memory_deployer import NEVER, Environments, Later, MemoryDeployer, key_of
@@ -30,6 +32,20 @@ def test_a_deploy_is_applied_when_its_child_has_claimed_it() -> None:
     assert isinstance(effect.probe(one), NotApplied)
     effect.act(one)
     assert isinstance(effect.probe(one), Applied)
+
+
+@pytest.mark.parametrize("name", [EffectName.DEPLOY_INIT, EffectName.DEPLOY_UNDO])
+def test_what_was_given_up_in_another_life_of_the_database_is_given_up_here_too(name: EffectName) -> None:
+    """A restored database has it as intended; nobody can ever run it any more."""
+    deployer = MemoryDeployer(Environments(), commands=Later())
+    effect, one = DeployEffect(name, deployer, threading.Event()), intent(name)
+    assert effect.turned(one, None) is None
+    deployer.revoke(start_of(one))
+    assert isinstance(effect.probe(one), NotApplied)
+    with pytest.raises(StartGivenUp) as refused:
+        effect.act(one)
+    assert effect.turned(one, OutsideError("away")) is None
+    assert "given up" in str(effect.turned(one, refused.value))
 
 
 @pytest.mark.parametrize(

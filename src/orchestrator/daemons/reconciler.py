@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from orchestrator.daemons.epoch_audit import EpochAudit
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.skips import Around, Skip, why_skipped
 from orchestrator.daemons.slot_audit import SlotAudit
@@ -65,6 +66,7 @@ class Reconciler:
         self._main_of = main_of
         self._hasten = hasten
         self._audit = SlotAudit(database)
+        self._epochs = EpochAudit(database)
         self._blocked_at: dict[TaskId, Sha | None] = {}  # the tip at which a blocked task was last looked at
         self._counting = threading.Lock()
         self._skipped: Counter[str] = Counter({skip.value: 0 for skip in Skip})
@@ -99,6 +101,7 @@ class Reconciler:
             "skipped": skipped.total(),
             "alerts": self._silent.look(),
             "slot_contradictions": contradictions,
+            "epochs_lifted": self._epochs.run_once(),
             "overdue": self._hasten(),
         }
 

@@ -48,6 +48,15 @@ class Held:
     read_at: str = field(compare=False)  # by the database's clock
 
 
+@dataclass(frozen=True, slots=True)
+class FallenBehind:
+    """An open task with a lower epoch than what was done for it."""
+
+    task_id: TaskId
+    epoch: int
+    seen: int
+
+
 def lock_epoch(tx: Tx, task_id: TaskId) -> int | None:
     """The task's epoch, locked until the transaction ends: the first statement of every transition (law 2). In a
     snapshot (``read``) there is nothing to lock: it is only read."""
@@ -100,6 +109,19 @@ def raise_epoch(tx: Tx, lease: Lease) -> bool:
 def fence(tx: Tx, task_id: TaskId, epoch: int) -> bool:
     """Raise the task's epoch above the one that was seen: whoever acts under it is refused from now on (law 6)."""
     return tx.execute("leases.raise_epoch", task_id=task_id, epoch=epoch) == 1
+
+
+def fallen_behind(tx: Tx) -> list[FallenBehind]:
+    """Open tasks that are at a lower epoch than their ledger or the end of their story shows."""
+    return [
+        FallenBehind(TaskId(row["id"]), row["epoch"], max(row["in_ledger"] or 0, row["in_story"] or 0))
+        for row in tx.all("leases.fallen_behind")
+    ]
+
+
+def lift(tx: Tx, behind: FallenBehind, epoch: int) -> bool:
+    """Have a task go on from a higher epoch; False where it has moved since."""
+    return tx.execute("leases.lift_epoch", task_id=behind.task_id, seen=behind.epoch, epoch=epoch) == 1
 
 
 def remove(tx: Tx, judged: LeaseRow) -> bool:

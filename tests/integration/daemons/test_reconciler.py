@@ -188,6 +188,18 @@ def test_a_persons_word_is_looked_at_whatever_holds_the_task(net: Net) -> None:
     assert net.pass_() == [task.id]
 
 
+def test_an_epoch_from_the_future_is_told_once(net: Net) -> None:
+    task = net.store.new_task()
+    net.store.raw(
+        f"INSERT INTO events (task_id, type, actor, epoch, at) VALUES ({task.id}, 'note', '?', 99, '')"
+    )
+    for _ in range(2):
+        assert net.pass_() == [task.id]  # the queue goes on
+    [alert] = net.alerts()
+    assert task.work_item in alert
+    assert net.store.epoch(task.id) == 100
+
+
 # --- H20: an authority that stays silent ------------------------------------------------------------------------------
 
 

@@ -40,6 +40,19 @@ SELECT epoch FROM transition_epoch WHERE task_id = :task_id /* postgres: FOR UPD
 -- name: raise_epoch
 UPDATE transition_epoch SET epoch = epoch + 1 WHERE task_id = :task_id AND epoch = :epoch;
 
+-- name: fallen_behind
+SELECT id, epoch, in_ledger, in_story FROM
+    (SELECT tasks.id, transition_epoch.epoch,
+            (SELECT max(effects.epoch) FROM effects WHERE effects.task_id = tasks.id) AS in_ledger,
+            (SELECT events.epoch FROM events WHERE events.task_id = tasks.id AND events.epoch IS NOT NULL
+             ORDER BY events.id DESC LIMIT 1) AS in_story
+     FROM tasks JOIN transition_epoch ON transition_epoch.task_id = tasks.id
+     WHERE tasks.stage NOT IN ('done', 'cancelled')) AS open
+WHERE in_ledger > epoch OR in_story > epoch ORDER BY id LIMIT 100;
+
+-- name: lift_epoch
+UPDATE transition_epoch SET epoch = :epoch WHERE task_id = :task_id AND epoch = :seen;
+
 -- name: register_process
 INSERT INTO processes (boot_id, host, machine_boot_id, pid_namespace, pid, start_ticks, role, switches, started_at, heartbeat_at)
 VALUES (:boot_id, :host, :machine_boot_id, :pid_namespace, :pid, :start_ticks, :role, :switches, utc_now(), utc_now());

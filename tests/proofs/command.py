@@ -3,6 +3,7 @@
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.proofs import report
@@ -31,8 +32,9 @@ def sweep(run: Run, seeds: Sequence[int], folder: Path, *, out: Path | None = No
     return found
 
 
-def main(name: str, told: str | None, run: Run) -> int:
-    """``python -m tests.proofs.<name>``: seeds that the report has already are not run again."""
+def main(name: str, told: str | None, run: Callable[..., Scenario], *, shapes: Sequence[str] = ()) -> int:
+    """``python -m tests.proofs.<name>``: seeds that the report has already are not run again. ``shapes``: what a person
+    may ask all scenarios to be."""
     asked = argparse.ArgumentParser(prog=f"python -m tests.proofs.{name}", description=told)
     asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
     asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
@@ -42,10 +44,13 @@ def main(name: str, told: str | None, run: Run) -> int:
     asked.add_argument(
         "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
     )
+    if shapes:
+        asked.add_argument("--shape", choices=shapes, help="of every scenario; else the seed chooses")
     said = asked.parse_args()
     folder = said.folder or Path(tempfile.mkdtemp(prefix=f"orch-{name}-"))
     known = {scenario.seed for scenario in report.read(said.out)}
     seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
-    found = sweep(run, seeds, folder, out=said.out)
+    shape = getattr(said, "shape", None)
+    found = sweep(partial(run, shape=shape) if shape else run, seeds, folder, out=said.out)
     print(report.summary(f"{name} sweep", found))
     return 1 if any(scenario.findings for scenario in found) else 0

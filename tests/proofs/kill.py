@@ -4,7 +4,8 @@ Each scenario is an installation with two tasks that both want staging. Life aft
 SIGKILL at a seeded point, before or after it took effect, or anywhere; or one of its programs is: git between the
 prepare and the commit of a transaction, a deploy's runner, an agent's supervisor. Some programs are stopped instead and
 go on lives later; some calls are accepted, cut off, and land late. Versions are broken in production, undone, repaired
-and started again; people cancel; outsiders push to main. In the end the oracle has to find that all agree.
+and started again; people cancel; outsiders push to main; the database is put back from a copy. In the end the oracle
+has to find that all agree.
 """
 
 import random
@@ -23,6 +24,7 @@ from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
 from tests.proofs.people import Person, acting
 from tests.proofs.report import Scenario
+from tests.proofs.restores import TROUBLES, Restores, not_accepted
 from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Late, Nth, Policy, around
 from tests.proofs.templates import DELIVERED, TESTED, file_two
 from tests.proofs.world import World, held
@@ -45,16 +47,38 @@ SHAPES: Mapping[str, float] = {
     "early": 1,  # from the filing on
     "letters": 2,  # people are asked, and answer by tracker and forge; deliveries come twice, late, out of order
 }
+RESTORED, WEIGHT = (
+    "restored",
+    1.5,
+)  # lives later the database is put back from a copy, and a person accepts it
+
+LOST = {
+    "tasks": "SELECT work_item FROM tasks",
+    "merges": "SELECT key FROM effects WHERE name = 'merge_pr' AND state = 'applied'",
+    "starts": "SELECT key FROM effects WHERE name = 'deploy_init' AND state = 'applied'",
+    "undos": "SELECT key FROM effects WHERE name = 'deploy_undo' AND state = 'applied'",
+}
 
 
-def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = KILLS) -> Scenario:
+def run(
+    seed: int,
+    world: World,
+    templates: Mapping[str, Path],
+    *,
+    kills: int = KILLS,
+    shape: str | None = None,
+) -> Scenario:
     """One scenario: the same seed makes the same choices."""
     began, chance = SystemClock().boottime(), random.Random(seed)
-    shape = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
+    drawn = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
+    shape = shape or (RESTORED if _is_restored(seed) else drawn)
+    told, restores = Scenario(seed, shape), None
+    if shape == RESTORED:
+        restores = Restores.of(world, random.Random(f"restores of {seed}"), kills)
+        shape = chance.choices(list(TROUBLES), list(TROUBLES.values()))[0]
     early = shape == "early" or (shape == "letters" and chance.random() < 0.3)
     world.come_from(templates[DELIVERED if early else TESTED])
     world.roll(seed)
-    told = Scenario(seed, shape)
     post = Post(world, random.Random(seed)) if shape == "letters" else None
     if post is not None:
         post.open()
@@ -62,25 +86,37 @@ def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = 
         first = chance.choice((SECOND, THIRD))
         cure = {SECOND: THIRD, THIRD: SECOND}[first] if shape == "broken" else "-"
         world.sicken(f"{first} {cure} {chance.choice(('shown', 'fails'))}")
-    person, wanted = Person(world, post), file_two if early else nothing
+    person, wanted, over = Person(world, post), file_two if early else nothing, False
     while told.counts["lives"] < LIVES and not told.findings:
-        free = told.counts["kills"] >= kills
+        if restores is not None and restores.before(told.counts["lives"], over=over):
+            told.counts["restores"] += 1
+            told.counts.update(_lost(world))
+            wanted, kills = nothing, max(kills, told.counts["kills"] + kills // 3)
+        elif over:
+            break
+        over, free = False, told.counts["kills"] >= kills
         if free or chance.random() < 0.3:
             told.counts["programs stopped"] += world.wake_programs()
         life = Life(polite=chance.random() < 0.5) if free else _life(shape, chance, world)
+        if restores is not None:
+            life = restores.life(life, free=free)
         script = _both(wanted, life.script)
         if post is not None:
             post.meanwhile()
             script = _both(post.taking_in(everything=free), script)
         lived = live(world, replace(life, script=script))
         _count(told, lived)
+        told.counts["kills before a restore was accepted"] += lived.ending is Ending.KILLED and not_accepted(
+            world
+        )
         if chance.random() < 0.3 or lived.ending is not Ending.KILLED:
             told.findings += oracle.at_any_moment(world)
         if lived.ending is Ending.REST:
             told.findings += letters.unheard(world)
             acts = person.next()
             if not acts and not (post is not None and post.waiting()):
-                break
+                over = True
+                continue
             wanted = acting(acts)
         elif lived.ending is not Ending.KILLED:
             told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
@@ -88,6 +124,17 @@ def run(seed: int, world: World, templates: Mapping[str, Path], *, kills: int = 
     told.ended = {item: row["stage"] for item, row in held(world).items()}
     told.seconds = SystemClock().boottime() - began
     return told
+
+
+def _is_restored(seed: int) -> bool:
+    """Drawn apart, so that every other seed makes the choices that it made before there was this shape."""
+    return random.Random(f"restored {seed}").random() < WEIGHT / (WEIGHT + sum(SHAPES.values()))
+
+
+def _lost(world: World) -> dict[str, int]:
+    """What the copy that was put back does not know."""
+    seen = oracle.Seen(world)
+    return {f"lost {what}": len(seen.of_lost_time(question)) for what, question in LOST.items()}
 
 
 def _last_look(world: World) -> list[str]:
@@ -173,4 +220,4 @@ def _count(told: Scenario, lived: Lived) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.main("kill", __doc__, run))
+    sys.exit(command.main("kill", __doc__, run, shapes=(*SHAPES, RESTORED)))

@@ -20,6 +20,12 @@ def test_kill_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> 
     assert scenario.counts["kills"] >= 3
 
 
+def test_kill_sweep_with_a_database_that_is_put_back(tested: World, templates: Mapping[str, Path]) -> None:
+    scenario = kill.run(4, tested, templates, kills=12, shape=kill.RESTORED)
+    assert scenario.findings == []
+    assert scenario.counts["restores"]
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_freeze_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = freeze.run(seed, tested, templates)

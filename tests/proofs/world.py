@@ -112,6 +112,16 @@ class World:
         return self.home / "orchestrator.db"
 
     @property
+    def backup(self) -> Path:
+        """A copy of the database, where one was made."""
+        return self.root / "backup.db"
+
+    @property
+    def lost(self) -> Sequence[Path]:
+        """Databases in whose place the backup was put, as they were last."""
+        return sorted(self.root.glob("lost-*.db"))
+
+    @property
     def forge(self) -> Hand:
         return Hand(self.home / "forges" / f"{REPO}.git")
 
@@ -245,11 +255,23 @@ class World:
                 return True
         return False
 
+    # --- backup and restore, as docs/how-to/backup-and-restore.md has it ------------------------------------------
+
+    def back_up(self) -> None:
+        """``sqlite3 orchestrator.db ".backup …"``."""
+        _copy(self.database, self.backup)
+
+    def put_back(self) -> None:
+        """``sqlite3 orchestrator.db ".restore …"``, while nothing of the service runs; what is lost is kept for the
+        oracle."""
+        _copy(self.database, self.root / f"lost-{len(self.lost) + 1}.db")
+        _copy(self.backup, self.database)
+
     # --- what can be seen -------------------------------------------------------------------------------------
 
-    def rows(self, question: str, *values: object) -> list[sqlite3.Row]:
-        """What the database says, read beside whoever owns it."""
-        path = f"{self.database.as_uri()}?mode=ro"
+    def rows(self, question: str, *values: object, of: Path | None = None) -> list[sqlite3.Row]:
+        """What the database, or another one than it, says, read beside whoever owns it."""
+        path = f"{(of or self.database).as_uri()}?mode=ro"
         with closing(sqlite3.connect(path, uri=True, timeout=30)) as connection:
             connection.row_factory = sqlite3.Row
             return connection.execute(question, values).fetchall()
@@ -281,14 +303,31 @@ SELECT (SELECT count(*) FROM effects WHERE state IN ('intended', 'revoking', 'in
 """
 
 
+CLOSED = "SELECT 1 FROM installation_marks WHERE cause IS NOT NULL"
+UNSENT = "SELECT 1 FROM outbox WHERE sent_at IS NULL AND parked_at IS NULL"
+
+
 def at_rest(world: World) -> bool:
-    """Nothing will happen any more without a person: every task has ended or waits for one."""
+    """Nothing will happen any more without a person: every task has ended or waits for one, or nothing may be done for
+    any before a person has accepted a restore."""
+    if closed(world):
+        return not world.rows(UNSENT)
     return bool(world.rows(REST)[0]["open"] == 0)
+
+
+def closed(world: World) -> bool:
+    """Whether the repository is closed."""
+    return bool(world.rows(CLOSED))
 
 
 def held(world: World) -> Mapping[str, Any]:
     """Where the tasks stand: work item → row."""
     return {row["work_item"]: row for row in world.rows("SELECT * FROM tasks ORDER BY id")}
+
+
+def _copy(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other)
 
 
 def _with_input(hand: Hand, text: str, *args: str) -> str:

@@ -4,6 +4,7 @@ Results go to standard output, everything else to standard error, so that `--jso
 """
 
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+
+from orchestrator.domain.errors import OutsideError
 
 if TYPE_CHECKING:
     from orchestrator.runtime.clock import Clock
@@ -30,8 +33,11 @@ def clean_lines(text: str) -> str:
 
 
 def say(text: str = "") -> None:
-    """A result, for people."""
-    click.echo(clean_lines(text))
+    """A result, for people.
+
+    :raises OutsideError: it cannot be written.
+    """
+    _result(clean_lines(text))
 
 
 def note(text: str) -> None:
@@ -47,12 +53,29 @@ def complain(message: str, hint: str = "") -> None:
 
 
 def say_json(value: object) -> None:
-    """A result, for programs: one JSON document; what a terminal would obey is escaped."""
+    """A result, for programs: one JSON document; what a terminal would obey is escaped.
+
+    :raises OutsideError: it cannot be written.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=2)
     safe = "".join(
         c if c in "\n" or c == _JOINER or c.isprintable() or _blank(c) else _escape(c) for c in text
     )
-    click.echo(safe)
+    _result(safe)
+
+
+def _result(text: str) -> None:
+    try:
+        click.echo(text)
+    except BrokenPipeError:  # whoever read us has seen enough
+        raise
+    except OSError as error:
+        # What is left of it must not fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutsideError(
+            f"The result cannot be written: {error.strerror}.",
+            hint="What was asked for is done all the same: look before you ask for it again.",
+        ) from error
 
 
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:

@@ -390,6 +390,22 @@ class TestState:
         assert said.code == 3
         assert said.err.startswith("orch: ") and "Traceback" not in said.err
 
+    @pytest.mark.parametrize("more", [(), ("--json",)], ids=["for people", "json"])
+    def test_what_is_done_is_not_to_be_repeated_for_want_of_a_place_to_say_it(
+        self, shop: Here, orch: Orch, more: tuple[str, ...]
+    ) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [*ORCH, "task", "add", "Once", "--repo", "shop", *more],
+                env=orch.environ, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False,
+            )  # fmt: skip
+        assert len(shop("task", "list", "--json").data["tasks"]) == 1
+        assert (done.returncode, "No space left" in done.stderr, "repeat the command" in done.stderr) == (
+            3,
+            True,
+            False,
+        )
+
     def test_a_write_protected_folder_is_named(self, shop: Here, orch: Orch) -> None:
         orch.home.chmod(0o500)
         try:

@@ -3,6 +3,7 @@
 What must hold: a repository whose forge cannot be opened, or is slow to open, holds up no other.
 """
 
+import os
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -66,6 +67,11 @@ class LocalRepositories:
         if any(known.prefix == prefix for known in taken.values()):
             raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
         path = self._folders.home / "forges" / f"{name}.git"
+        if (path / "HEAD").is_file() and not self._same_history(path, source):
+            raise ConfigError(
+                f"{path} was left by another repository than {source}; nothing was registered.",
+                hint="Move it away if nobody needs it, or choose another name.",
+            )
         create_local_forge(
             self._git, path, RepoName(name), source=source, clock=self._clock, entropy=self._entropy
         )
@@ -74,6 +80,14 @@ class LocalRepositories:
             if not repositories.add(tx, new):
                 raise ConfigError(f"The repository {name!r} was registered by somebody else meanwhile.")
         return new
+
+    def _same_history(self, forge: Path, source: Path) -> bool:
+        """Whether a forge that is there already, but not registered, was made of this checkout: a registration that was
+        interrupted leaves one."""
+        begins = ["rev-list", "--max-parents=0", "HEAD", "--"]
+        there = self._git.run(begins, git_dir=forge, check=False).stdout.split()
+        here = self._git.run(begins, cwd=source, check=False).stdout.split() if os.path.isdir(source) else []
+        return bool(there) and set(there) == set(here)
 
     def _opened(self, known: repositories.Repository) -> Place:
         try:

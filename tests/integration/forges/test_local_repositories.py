@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, NotFound, RequestRefused
+from orchestrator.domain.ids import RepoName
+from orchestrator.forges.local_create import create_local_forge
 from orchestrator.local_repositories import LocalRepositories
 from orchestrator.places import Folders
 from orchestrator.runtime.clock import SystemClock
@@ -123,3 +125,27 @@ def test_no_name_leads_out_of_the_state_folder_whoever_gives_it(
 def test_what_is_no_folder_is_refused(everything: All, path: str) -> None:
     with pytest.raises(ConfigError):
         everything.repositories.register(Path(path), name="three", prefix="X")
+
+
+def test_a_forge_that_was_left_behind_is_taken_for_its_own_repository_alone(
+    everything: All, store: Store, tmp_path: Path
+) -> None:
+    """Somebody was interrupted, or the disk was full, between the forge and its registration."""
+    left = everything.home / "forges" / "three.git"
+    person = person_at(tmp_path / "three", {"a": "three"})
+    create_local_forge(
+        Git(SystemProcesses()),
+        left,
+        RepoName("three"),
+        source=person.folder,
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+    )
+    with pytest.raises(ConfigError, match="another repository"):
+        everything.repositories.register(tmp_path / "two", name="three", prefix="X")
+    with pytest.raises(ConfigError):
+        everything.repositories.register(tmp_path / "nowhere", name="three", prefix="X")
+    with pytest.raises(NotFound):
+        everything.repositories.of("three")
+    person.commit("Later", {"b": "1"})
+    assert everything.repositories.register(person.folder, name="three", prefix="X").location == str(left)

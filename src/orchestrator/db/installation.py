@@ -101,3 +101,9 @@ def known_folders(tx: Tx) -> tuple[set[str], set[str]]:
     runs = {PurePath(str(row["name"])).name for row in tx.all("installation.known_runs")}
     deploys = {str(row["name"]) for row in tx.all("installation.known_deploys")}
     return runs | accepted, deploys | accepted
+
+
+def accepted_folders(tx: Tx) -> set[str]:
+    """Names of the folders, as of :func:`known_folders`, that a person has accepted and no ledger has."""
+    accepted = {str(row["name"]) for row in tx.all("installation.accepted_traces")}
+    return accepted - {str(row["name"]) for row in tx.all("installation.known_deploys")}

@@ -74,6 +74,19 @@ class Comparison:
             runs=[name for name in runs if name not in known_runs],
         )
 
+    def accepted(self) -> Traces:
+        """What lies in the state folder and was accepted without being taken over: nobody knew its repository then.
+
+        :raises AuthorityUnreachable: it cannot be read.
+        """
+        deploys, runs = begun_deploys(self._folders.deploys), started_runs(self._folders.runs)
+        with self._database.read() as tx:
+            accepted = installation.accepted_folders(tx)
+        return Traces(
+            deploys=[name for name in deploys if name in accepted],
+            runs=[name for name in runs if name in accepted],
+        )
+
     def of(self, repo: RepoName, home: Finding | None) -> Compared:
         """One repository as it stands. ``home`` is what the state folder shows.
 

@@ -58,13 +58,18 @@ class Survey:
     found: Mapping[RepoName, Found] = field(default_factory=dict)  # empty: nothing is wrong
     starts: Sequence[FoundStart] = ()
     runs: Sequence[str] = ()
+    accepted_runs: Sequence[str] = ()  # of an earlier acceptance: they still tell what numbers were given
 
     def work_items(self) -> Iterable[WorkItem]:
         """Everything that anything found is about."""
         for one in self.found.values():
             yield from (seen.work_item for seen in one.candidates)
         yield from (one.start.work_item for one in self.starts if one.start is not None)
-        yield from (WorkItem(match[1]) for name in self.runs if (match := _RUN.fullmatch(name)))
+        yield from (
+            WorkItem(match[1])
+            for name in (*self.runs, *self.accepted_runs)
+            if (match := _RUN.fullmatch(name))
+        )
 
 
 class Surveyor:
@@ -91,8 +96,11 @@ class Surveyor:
         found = {repo.name: self._found(repo, compared[repo.name]) for repo in concerned}
         if not restored:
             return Survey(found)
-        traces = self._comparison.traces()
-        return Survey(found, [_start(self._folders.deploys, name) for name in traces.deploys], traces.runs)
+        traces, accepted = self._comparison.traces(), self._comparison.accepted()
+        starts = [_start(self._folders.deploys, name) for name in traces.deploys]
+        earlier = [_start(self._folders.deploys, name) for name in accepted.deploys]
+        starts += [one for one in earlier if _of(concerned, one)]
+        return Survey(found, starts, traces.runs, accepted.runs)
 
     def _found(self, repo: repositories.Repository, compared: Compared) -> Found:
         forge = self._comparison.forge(repo.name)
@@ -114,6 +122,12 @@ class Surveyor:
             (one for one in seen.values() if one.nonce in unknown), key=lambda one: one.sequence
         )
         return candidates, [seen[one.sha] for one in on_main if one.nonce in unknown]
+
+
+def _of(repos: Iterable[repositories.Repository], found: FoundStart) -> bool:
+    """Whether a start that was nobody's is one of these repositories': it may have been registered since."""
+    prefix = found.start.work_item.rpartition("-")[0] if found.start is not None else None
+    return any(repo.prefix == prefix for repo in repos)
 
 
 def _start(root: Path, name: str) -> FoundStart:

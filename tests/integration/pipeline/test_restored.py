@@ -315,6 +315,30 @@ def test_a_restored_database_does_nothing_until_accepted_and_nothing_twice(
     assert tokens == sorted(set(tokens))
 
 
+def test_what_was_started_for_a_repository_is_found_once_that_is_registered_again(
+    pipeline: Build, tmp_path: Path
+) -> None:
+    """The backup is older than the repository, and another one has the restore accepted first."""
+    line = pipeline(production=True)
+    line.open()
+    kept = backup(line, tmp_path / "kept.db")
+    item = line.start().add()
+    line.done(item)
+    before = outside(line)
+    restore(line, kept)
+    line.open().register_repository(pipeline().person.folder, name="other", prefix="O")
+    assert accept(line)["opened"] == {"other": True}
+    line.restart()  # registers it
+    assert causes(line) == {"sample": Cause.DATABASE, "other": Cause.DATABASE}
+    assert accept(line)["opened"] == {"sample": True, "other": True}
+    task = line.held(item, Hold.ESCALATED)
+    assert "production was started with it" in str(task.hold_reason)
+    line.retry(item)
+    line.done(item)
+    assert outside(line) == before
+    assert line.add("Another one") == "S-2"
+
+
 def test_accepted_by_two_at_once_it_is_accepted_once(
     pipeline: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,26 @@ from orchestrator.transition_lease import Ownership
 INITIATED = "INITIATED"  # for people: a deploy of ourselves is stored with its undo, and may have begun
 NEWEST = 2**62  # above every id
 
+BLOCKS: Mapping[str, str] = {
+    "queued": "Jobs that wait for a worker.",
+    "running": "Jobs that run.",
+    "held": "Tasks that do not move, why and since when.",
+    "serial_gate": "Frozen repositories with their loans (`frozen`), and who waits for slots, in order (`waiters`).",
+    "merge_gate": "Slots that are taken: by whom, since when, and to whom a freeze has lent them.",
+    "installation": "For each repository whether it is closed after a restore or a copy, and why.",
+    "effects": "What is being done outside and is not settled.",
+    "inbox": "How much of what trackers and forges have sent is open, deferred and parked.",
+    "transition_lease": "Who owns which task's transition (`holders`, with age and liveness), how often each actor "
+    "stood back (`deferred`), `stale_reclaims` from the dead and `forced_reclaims` from the hung or by a person, "
+    "`enabled` and `scope`, jobs whose end is being worked on (`finalizing`), and the process's own `term`.",
+    "queue_worker": "What the queue's worker is at.",
+    "driver": "How many tasks are looked at, and how many are due.",
+    "drift": "What environments run, once their deploys are over.",
+    "reaper": "Jobs that were ended, by tier, and why others were left alone.",
+    "reconciler": "Passes, looks, and why tasks were left alone.",
+}
+"""The blocks of ``GET /queue``. The names are a contract: added, never changed."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskStory:

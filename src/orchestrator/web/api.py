@@ -103,7 +103,7 @@ def _health(api: FastAPI, ready: Callable[[], bool], build_sha: str) -> None:
 def _reading(api: FastAPI, operations: Operations) -> None:
     @api.get("/queue", tags=["reading"])
     def queue() -> Json:
-        """Jobs, holds, gates, ownership, daemons (FR-6)."""
+        """Jobs, holds, gates, ownership, daemons: what stands where, in one snapshot."""
         return Json(operations.queue())
 
     @api.get("/repositories", tags=["reading"])

@@ -13,7 +13,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TASKS_LIMIT = 5000  # counted at most; a gauge at the bound is a lower bound
 
 _TEXT_TYPES = ("text/plain", "application/openmetrics-text")
-_GAUGES = {
+GAUGES = {
     "orch_open_tasks": ("Tasks that have not ended.", "stage"),
     "orch_held_tasks": ("Tasks that do not move although nobody works on them.", "hold"),
     "orch_active_jobs": ("Jobs that wait or run.", "status"),
@@ -55,7 +55,7 @@ def as_prometheus(operations: Operations, telemetry: Telemetry) -> str:
         doc = METRICS[metric]
         lines += _family(metric.value, "counter", doc.help, doc.label, counted[metric.value])
     for name, values in gauges(operations).items():
-        text, label = _GAUGES[name]
+        text, label = GAUGES[name]
         lines += _family(name, "gauge", text, label, values)
     return "\n".join(lines) + "\n"
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from orchestrator.db import failures
 from orchestrator.domain.effect import EffectState
 from orchestrator.domain.task import Hold
+from orchestrator.operations.reading import BLOCKS
 from tests.fixtures_pipeline import Build, Pipeline, block
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -92,5 +93,5 @@ def test_the_queue_says_why_tasks_are_left_alone(pipeline: Build) -> None:
 
     assert wait_until(passed_over)
     queue = line.app.operations.queue()
-    assert {"serial_gate", "merge_gate", "reaper", "reconciler", "transition_lease"} <= set(queue)
+    assert set(queue) == set(BLOCKS)
     assert set(queue["reaper"]) == {"ended", "skipped"}  # type: ignore[call-overload]

@@ -209,7 +209,7 @@ class Bench:
             secrets=(),
             why_closed=lambda repo: None,
             wake=self.woken.extend,
-            stop_job=lambda task_id: None,
+            stop_job=lambda job_id: None,
         )
         return StageEngine(tools, self.outside, self.outside), ownership  # type: ignore[arg-type]
 

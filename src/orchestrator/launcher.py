@@ -18,7 +18,7 @@ from orchestrator.agents.runs import RunHandle, Runs
 from orchestrator.db import evidence, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
-from orchestrator.domain.ids import RunId, TaskId
+from orchestrator.domain.ids import JobId, RunId
 from orchestrator.domain.job import AgentRun, Job, JobKind, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Role
 from orchestrator.domain.task import Task
@@ -73,7 +73,7 @@ class Launcher:
         self._language = language
         self._orphan_ttl_s = run_orphan_ttl_s
         self._lock = threading.Lock()
-        self._flying: dict[TaskId, Flight] = {}
+        self._flying: dict[JobId, Flight] = {}
 
     def start(self, job: Job, task: Task, config: RepoConfig) -> Flight:
         """Prepare the workspace and the brief, record the run, start the agent under its supervisor.
@@ -113,11 +113,7 @@ class Launcher:
             self._environ,
         )
         with self._database.write() as tx:
-            now = jobs.get(tx, job.id)
-            if (now.claimed_by, now.attempts) != (
-                job.claimed_by,
-                job.attempts,
-            ):  # cancelled or reaped meanwhile
+            if not jobs.still_claimed(tx, job):
                 raise LostRace(f"{task.work_item} no longer wants its {role}.")
             run_id = jobs.add_run(tx, job, agent=agent.name, model=settings.model, run_dir=str(run_dir))
         try:
@@ -153,7 +149,8 @@ class Launcher:
             return self._runs.wait(flight.handle, stop)
         finally:
             with self._lock:
-                self._flying.pop(flight.job.task_id, None)
+                if self._flying.get(flight.job.id) is flight:  # its job may have been taken up anew
+                    del self._flying[flight.job.id]
 
     def result(self, run: AgentRun) -> RunResult | None:
         """How a run ended, from its own record; None while it runs."""
@@ -173,10 +170,10 @@ class Launcher:
             self._runs.stop(RunHandle(run_dir, None), "the task has ended")
         return result or self._runs.result(run_dir)
 
-    def stop_task(self, task_id: TaskId, reason: str) -> bool:
-        """Ask for the end of whatever runs for a task; its monitor sees it end. False where nothing runs here."""
+    def stop_job(self, job_id: JobId, reason: str) -> bool:
+        """Ask for the end of the run of a job; its monitor sees it end. False where none runs here."""
         with self._lock:
-            flight = self._flying.get(task_id)
+            flight = self._flying.get(job_id)
         if flight is None:
             return False
         self._runs.stop(flight.handle, reason)
@@ -193,7 +190,7 @@ class Launcher:
 
     def _enter(self, flight: Flight) -> None:
         with self._lock:
-            self._flying[flight.job.task_id] = flight
+            self._flying[flight.job.id] = flight
 
     def _within_budget(self, task: Task, settings: AgentConfig, budget: BudgetConfig) -> AgentConfig:
         """The agent's own bounds, narrowed to what the task has left."""

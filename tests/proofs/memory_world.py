@@ -300,7 +300,7 @@ class Installation:
             secrets=(),
             why_closed=lambda repo: None,
             wake=lambda ids: None,
-            stop_job=lambda task_id: None,
+            stop_job=lambda job_id: None,
         )
         self.engine = StageEngine(tools, deployer, store)
         self.operations = Operations(

@@ -140,7 +140,7 @@ class JobReaper:
         from it after a grace: never while its agent may live, and what the thread still says counts for nothing.
         """
         reason = f"it ran for more than {self._max_running_s:g} s (backstop)"
-        self._wakeups.stop(job.task_id, reason)
+        self._wakeups.stop(job.id, reason)
         self._note_backstop(job, reason)
         now = self._clock.boottime()
         if now - self._told.setdefault(job.id, now) < self._grace_s:

@@ -17,7 +17,7 @@ from orchestrator.db import events, evidence, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import BootId, RepoName, TaskId
+from orchestrator.domain.ids import BootId, JobId, RepoName
 from orchestrator.domain.job import Job, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Task
@@ -164,18 +164,18 @@ class QueueWorker:
                 stop.set()
             thread.start()  # before anybody can find it here and wait for its end
 
-    def _stop_one(self, task_id: TaskId, stop: threading.Event, reason: str) -> None:
-        if not self._launcher.stop_task(task_id, reason):
+    def _stop_one(self, job_id: JobId, stop: threading.Event, reason: str) -> None:
+        if not self._launcher.stop_job(job_id, reason):
             stop.set()
 
     def _guarded(self, job: Job, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
         def end(reason: str) -> None:
-            self._stop_one(job.task_id, stop, reason)
+            self._stop_one(job.id, stop, reason)
 
-        self._wakeups.register_stop(job.task_id, end)
+        self._wakeups.register_stop(job.id, end)
         if not self._safely(work, stop):
             self._fail(job)
-        self._wakeups.forget_stop(job.task_id, end)
+        self._wakeups.forget_stop(job.id, end)
         with self._lock:
             if (underway := self._underway.get(job.id)) is not None and underway.stop is stop:
                 del self._underway[job.id]
@@ -196,6 +196,8 @@ class QueueWorker:
     def _work(self, job: Job, task: Task, stop: threading.Event) -> None:
         try:
             with self._database.read() as tx:
+                if not jobs.still_claimed(tx, job):  # from here on, whoever cancels it finds us to be told
+                    raise LostRace(f"{task.work_item} no longer wants its {job.kind}.")
                 judged_by = judging_commit(task, evidence.candidate_of(tx, task.id))
             if judged_by is None:
                 raise OutsideError(f"{task.work_item} has no branch yet.")

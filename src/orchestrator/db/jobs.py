@@ -127,9 +127,15 @@ def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:
     return adopted == 1
 
 
-def cancel_active(tx: Tx, task_id: TaskId, reason: str) -> int:
-    """End whatever is queued or running for a task."""
-    return tx.execute("jobs.cancel_active", task_id=task_id, reason=reason)
+def cancel_active(tx: Tx, task_id: TaskId, reason: str) -> list[JobId]:
+    """End whatever is queued or running for a task; a thread may still be at it, and is to be told."""
+    return [JobId(row["id"]) for row in tx.all("jobs.cancel_active", task_id=task_id, reason=reason)]
+
+
+def still_claimed(tx: Tx, job: Job) -> bool:
+    """Whether a job is still as this process has claimed it: neither cancelled nor reaped since."""
+    now = get(tx, job.id)
+    return (now.claimed_by, now.claims) == (job.claimed_by, job.claims)
 
 
 def get(tx: Tx, job_id: JobId) -> Job:

@@ -32,20 +32,20 @@ class Wakeups:
         self.outbox.set()
         self.inbox.set()
 
-    def register_stop(self, task_id: int, stop: Callable[[str], None]) -> None:
-        """How to end what runs for a task."""
+    def register_stop(self, job_id: int, stop: Callable[[str], None]) -> None:
+        """How to end what runs for a job."""
         with self._lock:
-            self._stops[task_id] = stop
+            self._stops[job_id] = stop
 
-    def forget_stop(self, task_id: int, stop: Callable[[str], None]) -> None:
-        """What was registered runs no more; a later registration for the same task stays."""
+    def forget_stop(self, job_id: int, stop: Callable[[str], None]) -> None:
+        """What was registered runs no more; a later registration for the same job stays."""
         with self._lock:
-            if self._stops.get(task_id) is stop:
-                del self._stops[task_id]
+            if self._stops.get(job_id) is stop:
+                del self._stops[job_id]
 
-    def stop(self, task_id: int, reason: str = "the task no longer wants it") -> None:
-        """End what runs for a task, if anything does."""
+    def stop(self, job_id: int, reason: str = "the task no longer wants it") -> None:
+        """End what runs for a job, if anything does; what the task has begun since goes on."""
         with self._lock:
-            stop = self._stops.get(task_id)
+            stop = self._stops.get(job_id)
         if stop is not None:
             stop(reason)

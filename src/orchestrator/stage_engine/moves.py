@@ -11,7 +11,7 @@ from orchestrator.db.database import Tx
 from orchestrator.domain.errors import DatabaseError, InvariantError, LostRace
 from orchestrator.domain.event import EventType
 from orchestrator.domain.gate import GateResult
-from orchestrator.domain.ids import Sha, TaskId, TransitionId
+from orchestrator.domain.ids import JobId, Sha, TaskId, TransitionId
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, HoldCause, Holding, Task
@@ -59,6 +59,7 @@ class Moves:
             raise InvariantError(f"there is no edge {task.stage} → {target} ({kind})")
         transition_id = TransitionId(self._tools.entropy.uuid())
         wake: list[TaskId] = []
+        cancelled: list[JobId] = []
 
         def write(tx: Tx) -> None:
             leases.check(tx, lease)
@@ -69,7 +70,7 @@ class Moves:
                 before(tx)
             if target.terminal:  # whoever was not heard is told so
                 answers.refuse_all(tx, lease, task, f"the task went to {target}: {reason}")
-            jobs.cancel_active(tx, task.id, f"the task went to {target}")
+            cancelled.extend(jobs.cancel_active(tx, task.id, f"the task went to {target}"))
             _give_back(tx, at, target)
             freed = set(held) - set(slots.held_by(tx, task.id))
             if target.terminal:
@@ -113,8 +114,10 @@ class Moves:
                 raise
         self._tools.waypoints.reach("transition.after_commit", task=task.id, target=target)
         self._tools.wake(wake)
-        if target is Stage.CANCELLED:
-            self._tools.stop_job(task.id)
+        for (
+            job_id
+        ) in cancelled:  # only now: whoever is at one finds in the database that it counts for nothing
+            self._tools.stop_job(job_id)
         return Outcome.ENDED if target.terminal else Outcome.MOVED
 
     def enter_staging(self, at: Situation, config: RepoConfig, *, reason: str) -> Outcome:

@@ -76,7 +76,6 @@ class PullRequests:
         if at.task.stage is Stage.DEPLOY_STAGING:
             held = Holding(Hold.BLOCKED, why, HoldCause.PULL_REQUEST)
             self._back.requeue(at, why, hold=held, also=call)
-            self._tools.stop_job(at.task.id)
             return Outcome.HELD
         return self._moves.hold(at, Hold.BLOCKED, why, also=call, cause=HoldCause.PULL_REQUEST)
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from orchestrator.db.database import Database
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import ConfigError, InvariantError
-from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.ids import JobId, RepoName, Sha, TaskId
 from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.stage import Stage
@@ -60,7 +60,7 @@ class Tools:
     secrets: tuple[str, ...]
     why_closed: Callable[[RepoName], str | None]  # why nothing may be done for a repository now
     wake: Callable[[Iterable[TaskId]], None]  # look at these tasks soon
-    stop_job: Callable[[TaskId], None]  # end whatever runs for a task that no longer wants it
+    stop_job: Callable[[JobId], None]  # end what runs for a job that was cancelled
     ours: OwnDelivery = OwnDelivery()
     telemetry: Telemetry = field(default_factory=Telemetry)
 

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import RequestRefused
+from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import ILL, Build, Pipeline, config_of, gone
@@ -123,6 +124,27 @@ def test_broken_deploy_is_retried_as_a_new_start(pipeline: Build) -> None:
     assert (undo["undo"], again["undo"]) == (True, False)
     assert len(line.merges()) == 2
     assert line.slots() == []
+
+
+def test_a_look_that_a_persons_word_ends_is_over_at_once(pipeline: Build) -> None:
+    """There is one place for checks: a look at a production that nobody wants any more does not keep the next one
+    waiting until its time is over."""
+    line = pipeline(production=True, patience="10m").start()
+    line.done(line.add("Good"))
+    line.deploys(production=ILL, undo={"runs": "3" * 40})
+    item = line.add("Bad")
+    task = line.held(item, Hold.ESCALATED)
+    look = wait_until(lambda: next((job.id for job in line.story(item).jobs if job.undo is not None), None))
+    wait_until(lambda: line.app.worker.handles(look))  # it waits for what the undo should have brought
+    line.deploys()
+    line.retry(item)
+    line.done(item)
+    looks = [job for job in line.story(item).jobs if job.kind is JobKind.PRODUCTION_HEALTH]
+    assert sorted((job.round, job.status) for job in looks) == [
+        (task.round, JobStatus.CANCELLED),
+        (task.round, JobStatus.DONE),
+        (task.round + 1, JobStatus.DONE),
+    ]
 
 
 def test_a_second_broken_version_is_undone_to_what_really_ran(pipeline: Build) -> None:

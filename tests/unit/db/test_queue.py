@@ -240,8 +240,8 @@ def test_one_active_job_for_a_task(store: Store) -> None:
     with pytest.raises(ConstraintRefused, match="jobs.enqueue"), store.database.write() as tx:
         jobs.enqueue(tx, task, NewJob(JobKind.REVIEWER))
     with store.database.write() as tx:
-        assert jobs.cancel_active(tx, task.id, "it moved") == 1
-        assert jobs.cancel_active(tx, task.id, "it moved") == 0
+        assert jobs.cancel_active(tx, task.id, "it moved") == [job.id]
+        assert jobs.cancel_active(tx, task.id, "it moved") == []
         assert jobs.active_of_task(tx, task.id) is None
         jobs.enqueue(tx, task, NewJob(JobKind.REVIEWER))
     assert state_of(store, job).status is JobStatus.CANCELLED

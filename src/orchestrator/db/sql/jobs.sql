@@ -53,7 +53,8 @@ WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by AND claim
 
 -- name: cancel_active
 UPDATE jobs SET status = 'cancelled', claimed_by = NULL, finished_at = utc_now(), error = :reason
-WHERE task_id = :task_id AND status IN ('queued', 'running');
+WHERE task_id = :task_id AND status IN ('queued', 'running')
+RETURNING id;
 
 -- name: get
 SELECT * FROM jobs WHERE id = :job_id;

@@ -1,0 +1,106 @@
+"""What a transition has cancelled is ended in its thread: that job and no other, and also where it has just been
+claimed."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.check_runner import Interrupted
+from orchestrator.daemons.queue_worker import QueueWorker
+from orchestrator.db import jobs, tasks
+from orchestrator.domain.ids import BootId, JobId, Sha, TaskId
+from orchestrator.domain.job import JobKind
+from orchestrator.domain.stage import Stage
+from orchestrator.observability.telemetry import Telemetry
+from orchestrator.runtime.wakeups import Wakeups
+from tests.fixtures_db import REPO, Store
+from tests.waiting import PATIENCE_S, wait_until
+
+ME = BootId("me")
+
+
+@dataclass
+class Looks:
+    """Look until they are told to end."""
+
+    began: list[JobId] = field(default_factory=list)
+    ended: list[JobId] = field(default_factory=list)
+
+    def run(self, job: jobs.Job, task: object, config: object, stop: threading.Event) -> None:
+        self.began.append(job.id)
+        assert stop.wait(PATIENCE_S)
+        self.ended.append(job.id)
+        raise Interrupted
+
+
+class Anything:
+    """Answers no to whatever it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: None
+
+
+class Bench:
+    """A worker with room for two looks."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.wakeups, self.looks = store, Wakeups(), Looks()
+        nobody = cast(Any, Anything())
+        self.worker = QueueWorker(
+            store.database, nobody, nobody, nobody, cast(Any, self.looks), nobody, boot_id=ME, max_agents=1,
+            max_checks=2, interval_s=1.0, clock=store.clock, wakeups=self.wakeups, telemetry=Telemetry(),
+            open_repositories=lambda: frozenset({REPO}),
+        )  # fmt: skip
+        task = store.new_task(stage=Stage.DEVELOPMENT)
+        with store.database.write() as tx:
+            tasks.set_branch(tx, task.id, "orch/smp-1", Sha("b" * 40))
+        self.task: TaskId = task.id
+
+    def queue(self) -> JobId:
+        with self.store.database.write() as tx:
+            return jobs.enqueue(tx, tasks.get(tx, self.task), jobs.NewJob(JobKind.CI))
+
+    def cancel(self) -> list[JobId]:
+        with self.store.database.write() as tx:
+            return jobs.cancel_active(tx, self.task, "it moved")
+
+
+@pytest.fixture
+def bench(store: Store) -> Bench:
+    return Bench(store)
+
+
+def test_the_cancelled_job_is_ended_and_not_what_the_task_began_since(bench: Bench) -> None:
+    first = bench.queue()
+    assert bench.worker.run_once() == {"started": 1}
+    wait_until(lambda: bench.looks.began == [first])
+    assert bench.cancel() == [first]
+    second = bench.queue()
+    assert bench.worker.run_once() == {"started": 1}
+    wait_until(lambda: bench.looks.began == [first, second])
+
+    bench.wakeups.stop(first)
+    wait_until(lambda: not bench.worker.handles(first))
+    assert bench.looks.ended == [first]
+    assert bench.worker.handles(second)
+    bench.worker.stop()
+    assert bench.worker.join(PATIENCE_S)
+
+
+def test_what_is_cancelled_before_its_thread_can_be_told_does_not_begin(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = bench.wakeups.register_stop
+
+    def late(job_id: int, stop: Any) -> None:
+        assert bench.cancel() == [job_id]
+        bench.wakeups.stop(job_id)  # nobody is known yet who could be told
+        register(job_id, stop)
+
+    monkeypatch.setattr(bench.wakeups, "register_stop", late)
+    job = bench.queue()
+    assert bench.worker.run_once() == {"started": 1}
+    wait_until(lambda: not bench.worker.handles(job))
+    assert bench.looks.began == []

@@ -22,7 +22,7 @@ import pytest
 
 from orchestrator.config.environment import load_settings
 from orchestrator.db import evidence, mail, slots
-from orchestrator.deploy.records import EXIT_FILE
+from orchestrator.deploy.records import EXIT_FILE, STARTED_FILE
 from orchestrator.domain.event import Event, EventType
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.job import JobKind
@@ -31,7 +31,7 @@ from orchestrator.domain.task import Hold, Task, Ticket
 from orchestrator.main import Service
 from orchestrator.operations.reading import TaskStory
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.process import SystemProcesses
+from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.wiring import App, Outside, open_app
 from tests.fixtures_git import Hand, person_at
 from tests.forked import ForkedChild, ForkedProcesses
@@ -283,6 +283,18 @@ class Pipeline:
         path = self.root / "helpers"
         return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
+    def runners(self) -> list[ProcessIdentity]:
+        """The runner of every start that a child has claimed, as its claim names it."""
+        found = []
+        for claim in self.home.glob(f"deploys/*/*/{STARTED_FILE}"):
+            try:
+                named = json.loads(claim.read_text())["runner"]
+            except (ValueError, KeyError):
+                continue
+            if named is not None:
+                found.append(ProcessIdentity(**named))
+        return found
+
     # --- what the ledger says ---------------------------------------------------------------------------------
 
     def events(self, item: str) -> tuple[Event, ...]:
@@ -428,6 +440,11 @@ def block() -> tuple[threading.Event, threading.Event, Callable[[], object]]:
     return there, go, hook
 
 
+def alive(runner: ProcessIdentity) -> bool:
+    """Whether this very process runs (a zombie does not)."""
+    return SystemProcesses().liveness(runner) is Liveness.ALIVE and not gone(runner.pid)
+
+
 def _argv(root: Path, program: str, *words: str) -> str:
     return json.dumps([*PYTHON, str(root / f"{program}.py"), *words])
 
@@ -439,10 +456,15 @@ def _replace(path: Path, value: object) -> None:
 
 
 def _end_everything(pipeline: Pipeline) -> None:
-    """End what a test has left running: by the ids that the programs wrote down themselves."""
+    """End what a test has left running: by the ids that the programs wrote down themselves.
+
+    Runners first: one that guards a deploy of ourselves would wait for its report, and then undo it."""
     for child in pipeline.children:
         child.kill()
         child.wait()
+    for runner in pipeline.runners():
+        if alive(runner):
+            os.kill(runner.pid, signal.SIGKILL)
     known = {
         run["pid"] for name in ("agents", "checks", "builds", "deploys") for run in pipeline.journal(name)
     }

@@ -25,9 +25,8 @@ from orchestrator.domain.effect import EffectName
 from orchestrator.domain.task import Hold
 from orchestrator.effects.deploy import start_of
 from orchestrator.operations.reading import TaskStory
-from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.wiring import App, open_readonly
-from tests.fixtures_pipeline import PYTHON, Build, Pipeline, config_of, gone
+from tests.fixtures_pipeline import PYTHON, Build, Pipeline, alive, config_of
 from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAMS = Path(__file__).parent / "integration" / "self_deploy" / "programs"
@@ -103,13 +102,10 @@ class SelfSite:
             return
 
     def end(self) -> None:
-        """End everything that was started, by its id."""
+        """End the supervisor and with it the service; the runners are the pipeline's to end."""
         if self._supervisor is not None:
             self._supervisor.terminate()
             self._supervisor.wait(PATIENCE_S)
-        for runner in self.runners():
-            if self.alive(runner):
-                os.kill(runner.pid, signal.SIGKILL)
 
     # --- what can be seen outside -----------------------------------------------------------------------------
 
@@ -168,24 +164,9 @@ class SelfSite:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.why(item)}\n{self.log()[-3000:]}") from None
 
-    def runners(self) -> list[ProcessIdentity]:
-        """The runner of every start that a child has claimed."""
-        found = []
-        for claim in self.line.home.glob("deploys/*/*/STARTED"):
-            try:
-                named = json.loads(claim.read_text())["runner"]
-            except (ValueError, KeyError):
-                continue
-            if named is not None:
-                found.append(ProcessIdentity(**named))
-        return found
-
-    def alive(self, runner: ProcessIdentity) -> bool:
-        return SystemProcesses().liveness(runner) is Liveness.ALIVE and not gone(runner.pid)
-
     def quiet(self) -> None:
         """No runner lives any more."""
-        wait_until(lambda: not any(self.alive(runner) for runner in self.runners()), LONG)
+        wait_until(lambda: not any(alive(runner) for runner in self.line.runners()), LONG)
 
 
 @pytest.fixture

@@ -99,11 +99,14 @@ def test_an_undo_that_fails_is_told_as_failed_and_only_at_its_end(pipeline: Buil
     assert _merge_slot(line) == broken
     assert line.task(broken).hold is not Hold.ESCALATED
     wait_until(lambda: any("its undo goes on" in alert for alert in line.alerts()))
+    asked = len(line.journal("probes"))
     go.touch()
     task = line.held(broken, Hold.ESCALATED)
     assert "the undo FAILED" in str(task.hold_reason)
     assert "exit code 3" in str(task.hold_reason)
     assert _merge_slot(line) == "freeze"
+    wait_until(lambda: len(line.journal("probes")) > asked)
+    line.clock.up += 60.0  # the time in which production had to be well again is over
     task = line.wait_for(broken, lambda t: "after the undo" in str(t.hold_reason))
     assert f"expected {good}, saw {'2' * 40}" in str(task.hold_reason)
     assert not any("was rolled back" in alert for alert in line.alerts())

@@ -137,7 +137,7 @@ def test_runner_killed_in_phase_b_leaves_the_undo_to_whoever_comes_next(self_sit
         lambda: site.effects(item, EffectName.DEPLOY_INIT) and folder(site, item), LONG, every=0.1
     )
     wait_until((place / EXIT_FILE).exists, LONG)
-    [runner] = site.runners()
+    [runner] = site.line.runners()
     os.kill(runner.pid, signal.SIGKILL)
     wait_until(lambda: site.serves()[-1]["release"] == site.line.main, LONG)
     assert site.deliveries() == [(site.line.main, False)]

@@ -73,14 +73,7 @@ class LocalForge:
     def contains(self, descendant: Sha, ancestor: Sha) -> bool:
         """True iff ``ancestor`` is ``descendant`` or one of its ancestors; an unknown ancestor is none."""
         with self._asking():
-            if not self._has(ancestor):
-                return False
-            done = self._git.run(
-                ["merge-base", "--is-ancestor", ancestor, descendant], git_dir=self.path, check=False
-            )
-            if done.returncode not in (0, 1):
-                raise git_error("git merge-base", done)
-            return done.returncode == 0
+            return self._has(ancestor) and self._is_ancestor(ancestor, descendant)
 
     # -- the installation's mark -------------------------------------------------------------------------------
 
@@ -325,14 +318,25 @@ class LocalForge:
         found = self._git.run(["cat-file", "-e", f"{sha}^{{commit}}"], git_dir=self.path, check=False)
         return found.returncode == 0
 
+    def _is_ancestor(self, ancestor: Sha, descendant: Sha) -> bool:
+        """Of two commits that are there."""
+        done = self._git.run(
+            ["merge-base", "--is-ancestor", ancestor, descendant], git_dir=self.path, check=False
+        )
+        if done.returncode not in (0, 1):
+            raise git_error("git merge-base", done)
+        return done.returncode == 0
+
     def _shown(self, record: PullRecord) -> PullRequest:
         with self._asking():
-            head = self.tip(record.branch) or Sha(record.head_sha)
-            main = self.tip(self.default_branch)
+            branch, default = HEADS + record.branch, HEADS + self.default_branch
+            tips = self._refs.read_together(branch, default)
+            head, main, base = tips[branch] or Sha(record.head_sha), tips[default], Sha(record.base_sha)
             merged = (
                 main is not None
-                and self.contains(main, head)
-                and not (self._has(Sha(record.base_sha)) and self.contains(Sha(record.base_sha), head))
+                and (tips[branch] is not None or self._has(head))
+                and self._is_ancestor(head, main)
+                and not (self._has(base) and self._is_ancestor(head, base))
             )
         state = "merged" if merged else "closed" if record.closed else "open"
         return PullRequest(

@@ -66,21 +66,27 @@ class References:
 
         :raises GitError: the repository or the reference cannot be read: a damaged one is not an absent one.
         """
-        value = self.under(ref).get(ref)
-        if value is None and (self._dir / ref).is_file():
-            raise GitError(
-                f"The reference {ref} of {self._dir} is damaged.",
-                hint="Look at the file; `git fsck` tells more.",
-            )
-        return value
+        return self.read_together(ref)[ref]
 
-    def under(self, prefix: str) -> Mapping[str, Sha]:
-        """All references equal to or below ``prefix`` with their values.
+    def read_together(self, *refs: str) -> Mapping[str, Sha | None]:
+        """What each of some full reference names points at, asked at once; see :meth:`read`."""
+        found = self.under(*refs)
+        for ref in refs:
+            if ref not in found and (self._dir / ref).is_file():
+                raise GitError(
+                    f"The reference {ref} of {self._dir} is damaged.",
+                    hint="Look at the file; `git fsck` tells more.",
+                )
+        return {ref: found.get(ref) for ref in refs}
+
+    def under(self, *prefixes: str) -> Mapping[str, Sha]:
+        """All references equal to or below one of ``prefixes`` with their values.
 
         :raises GitError: the repository cannot be read.
         """
+        below = [prefix.rstrip("/") for prefix in prefixes]
         listed = self._git.text(
-            ["for-each-ref", "--format=%(objectname) %(refname)", "--", prefix.rstrip("/")], git_dir=self._dir
+            ["for-each-ref", "--format=%(objectname) %(refname)", "--", *below], git_dir=self._dir
         )
         pairs = (line.split(" ", 1) for line in listed.splitlines())
         return {ref: Sha(sha) for sha, ref in pairs}

@@ -29,6 +29,6 @@ def without_secret_history(at: Situation, head: Sha, known: tuple[str, ...]) -> 
     message = MESSAGE.format(item=task.work_item, round=task.round)
     parents = [pushed, fork] if merged_main else [pushed]
     clean = clone.commit_tree(clone.tree(head), parents, message)
+    clone.keep(task.work_item, clean)  # first: by that a harvest after a crash knows it for ours
     at.place.workspaces.reset_to(task.work_item, clean)
-    clone.keep(task.work_item, clean)
     return clean

@@ -173,13 +173,18 @@ class Workspaces:
             return expected, [
                 Finding(f"The commits on {folder.branch} cannot be taken over: {error.message}")
             ]
-        if not self._clone.is_ancestor(expected, tip):
+        if not self._clone.is_ancestor(expected, tip) and not self._put_by_us(folder, expected, tip):
             return expected, [
                 Finding(f"The history of {folder.branch} was rewritten: {expected} is no longer part of it.")
             ]
         if state.unfinished:
             return tip, [Finding(f"A {state.unfinished} was begun and not finished.")]
         return tip, []
+
+    def _put_by_us(self, folder: WorkspaceFolder, expected: Sha, tip: Sha) -> bool:
+        """Whether the tip is a head that we took over in place of the branch's history, and died before that was on
+        record. An agent that has only gone back stands at an ancestor."""
+        return tip == self._clone.kept(folder.work_item) and not self._clone.is_ancestor(tip, expected)
 
     def _other_branches(self, folder: WorkspaceFolder, state: AgentState) -> Saved:
         """Keep the commits that are on other branches only."""

@@ -176,6 +176,32 @@ def test_rewritten_history_is_refused_and_kept(house: House, agent: Hand) -> Non
     assert agent.head() == first
 
 
+def test_what_we_have_put_in_place_of_the_history_is_taken_over_again(house: House, agent: Hand) -> None:
+    """A secret had been committed in an earlier round, too; we died before the new head was on record."""
+    first = agent.commit("First", {"a.txt": "secret\n"})
+    assert harvest(house).head == first
+    second = agent.commit("Second", {"a.txt": "clean\n"})
+    assert harvest(house, first).head == second
+    ours = house.clone.commit_tree(house.clone.tree(second), [house.main], "In place of them\n")
+    house.clone.keep(ITEM, ours)
+    house.workspaces.reset_to(ITEM, ours)
+    found = harvest(house, first)
+    assert (found.head, found.stray, text(found)) == (ours, (), "")
+    assert agent.head() == ours
+
+
+def test_going_back_to_what_was_taken_over_before_is_refused(house: House, agent: Hand) -> None:
+    """What the orchestrator has committed since, a verdict, is not dropped by it."""
+    first = agent.commit("First", {"a.txt": "1\n"})
+    assert harvest(house).head == first
+    verdict = house.clone.commit_files(first, {"verdict.md": b"no\n"}, "Verdict\n")
+    house.workspaces.prepare(ITEM, "Change it", BRANCH, verdict)
+    agent.git("reset", "-q", "--hard", first)
+    found = harvest(house, verdict)
+    assert found.head == verdict
+    assert "was rewritten" in text(found)
+
+
 def test_a_merge_that_was_not_finished(house: House, agent: Hand) -> None:
     tip = agent.commit("Mine", {"README.md": "mine\n"})
     theirs = house.clone.commit_files(house.main, {"README.md": b"theirs\n"}, "Theirs")

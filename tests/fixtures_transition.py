@@ -88,6 +88,7 @@ class Outside:
     readable: bool = True
     default_branch: str = "main"
     shown: dict[str, object] = field(default_factory=dict)  # of the merge, other than what was asked for
+    unusable: set[Sha] = field(default_factory=set)  # commits whose configuration this version refuses
     by_hand: Landed | None = None  # what main shows though nothing was asked for
 
     def tip(self, branch: str) -> Sha:
@@ -99,7 +100,7 @@ class Outside:
         return next((Landed(each, each.sha, each.tree) for each in candidates if each.sha == self.main), None)
 
     def read(self, commit: Sha, path: str, limit: int) -> bytes:
-        return CONFIG
+        return CONFIG if commit not in self.unusable else b"[ci]\ncommmand = 1\n"
 
     def fetch(self) -> None:
         """There is nothing to bring."""

@@ -128,7 +128,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
     ),
     "undo_claim_once": (python("orchestrator.effects.deploy:DeployEffect.probe", "Claimant.CHILD"),),
     "undo_driven_forward": (
-        python(f"{ENGINE}.engine:StageEngine._step", "self._acts.drive("),
+        python(f"{ENGINE}.engine:StageEngine._next", "self._acts.drive("),
         python("orchestrator.effects.deploy:DeployEffect.turned", "StartGivenUp) else None"),
         trigger("stage_waits_for_effects"),
     ),

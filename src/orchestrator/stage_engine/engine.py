@@ -202,10 +202,27 @@ class StageEngine:
             failing = failures.of_task(tx, task.id) is not None
             self_start = effects.self_start(tx, task.id) if task.stage is Stage.DEPLOY else None
         place = self._tools.places.of(task.repo)
-        config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
-        return Situation(lease, task, place, config, passed, unsettled, active, failing, self_start)
+        config, unusable = None, None
+        try:
+            config = self._tools.configs.of(task.repo, judged_by) if judged_by is not None else None
+        except (
+            ConfigError
+        ) as error:  # it was usable when it was taken: for another version of ours, or another clone
+            unusable = error
+        return Situation(lease, task, place, config, passed, unsettled, active, failing, self_start, unusable)
 
     def _step(self, at: Situation) -> Outcome:
+        """One look. Without a usable configuration effects are settled and words answered; then a person is called."""
+        try:
+            return self._next(at)
+        except ConfigError as error:
+            if at.unsettled:
+                raise OutsideError(str(error)) from error
+            if at.task.hold is Hold.ESCALATED:
+                return Outcome.HELD
+            return self._moves.hold(at, Hold.ESCALATED, str(error))
+
+    def _next(self, at: Situation) -> Outcome:
         if at.unsettled:
             resolved = self._resolutions.handle(at)
             if resolved is not None:
@@ -229,10 +246,7 @@ class StageEngine:
         if step is None:
             return self._edges.take(at)
         self._tools.waypoints.reach("step.begin", task=at.task.id, step=step.name)
-        try:
-            return self._handlers[step.kind](at, step)
-        except ConfigError as error:
-            return self._moves.hold(at, Hold.ESCALATED, str(error))
+        return self._handlers[step.kind](at, step)
 
     def _why_busy(self, task_id: TaskId) -> Outcome:
         with self._tools.database.read() as tx:

@@ -298,8 +298,9 @@ def _give_back(tx: Tx, at: Situation, target: Stage) -> None:
     """Free what the task may not take along."""
     if target in FREEING:
         serial_gate.give_back(tx, at.task, at.lease.owner)
-    elif target is Stage.DEPLOY and at.config is not None:
-        kept = serial_gate.slots_of_deploy(at.task, at.config)
-        for name in serial_gate.slots_needed(at.task, at.config):
+    elif target is Stage.DEPLOY:
+        config = at.config
+        kept = serial_gate.slots_of_deploy(at.task, config) if config else [slots.merge_slot(at.task.repo)]
+        for name in slots.held_by(tx, at.task.id):
             if name not in kept:
                 serial_gate.give_back(tx, at.task, at.lease.owner, only=name)

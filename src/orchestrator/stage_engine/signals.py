@@ -4,6 +4,7 @@ from orchestrator.db import effects, evidence, leases, mail
 from orchestrator.db.database import Tx
 from orchestrator.db.mail import WaitingSignal
 from orchestrator.domain.effect import Cause, EffectName, GivingUp
+from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Signal, Task
@@ -64,7 +65,12 @@ class Signals:
         waiting = self._waiting(at)
         if not waiting:
             return None
-        first = waiting[0]
+        try:
+            return self._dealt_with(at, waiting[0])
+        except ConfigError as error:
+            return self.refuse(at, waiting[0], str(error))
+
+    def _dealt_with(self, at: Situation, first: WaitingSignal) -> Outcome:
         kind = first.signal.kind
         if kind in (APPROVED, CONFIRM_DEPLOY):
             return self._approve(at, first)

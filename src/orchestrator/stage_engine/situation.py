@@ -78,10 +78,16 @@ class Situation:
     active: Job | None = None
     failing: bool = False  # earlier looks have failed outside
     self_start: Intent | None = None  # its newest start of ourselves, by the ledger alone
+    unusable: ConfigError | None = None  # why the configuration that counts is none, for this version of ours
 
     @property
     def has(self) -> frozenset[str]:
-        """Parts of the repository's configuration that the pipeline asks for."""
+        """Parts of the repository's configuration that the pipeline asks for.
+
+        :raises ConfigError: it is not usable.
+        """
+        if self.unusable is not None:
+            raise self.unusable
         return configured(self.config, of_ourselves=self.self_start is not None)
 
     @property
@@ -89,7 +95,10 @@ class Situation:
         """The configuration, which every stage after *created* has.
 
         :raises InvariantError: it is not there.
+        :raises ConfigError: it is not usable.
         """
+        if self.unusable is not None:
+            raise self.unusable
         if self.config is None:
             raise InvariantError(f"{self.task.work_item} is in {self.task.stage} without a configuration")
         return self.config

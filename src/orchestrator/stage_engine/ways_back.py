@@ -21,6 +21,8 @@ class WaysBack:
 
     def renew(self, at: Situation, reason: str, *, proofs: Sequence[Proof]) -> Outcome:
         """Main moved: a new candidate in a new round, slots kept, no rejection; bounded by ``max_candidates``."""
+        if at.unusable is not None:
+            return self._unbounded(at, reason, proofs)
         stage = Stage.DEPLOY_STAGING
         taken = self._taken(at, stage)
         if taken + 1 >= at.settings.budget.max_candidates:
@@ -58,6 +60,8 @@ class WaysBack:
 
         ``also`` adds statements to the commit, such as closing the signal that asked for it.
         """
+        if at.unusable is not None:
+            return self._unbounded(at, reason, proofs, also)
         goal = reject_target(at.task.stage, target)
         taken = self._taken(at, goal)
         if taken < at.settings.budget.max_rounds:
@@ -67,6 +71,17 @@ class WaysBack:
         why = f"rejected {taken} times on the way {at.task.stage} → {goal}; last: {reason}"
         if at.task.stage is Stage.DEPLOY_STAGING:  # nobody waits for a person with the slots in hand
             return self.requeue(at, why, proofs=proofs, hold=Holding(Hold.ESCALATED, why), also=also)
+        return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=also)
+
+    def _unbounded(
+        self,
+        at: Situation,
+        reason: str,
+        proofs: Sequence[Proof],
+        also: Callable[[Tx], None] | None = None,
+    ) -> Outcome:
+        """Without a usable configuration nobody knows the bounds: a person decides."""
+        why = f"{reason}; it does not go back by itself: {at.unusable}"
         return self._moves.hold(at, Hold.ESCALATED, why, proofs=proofs, also=also)
 
     def _taken(self, at: Situation, goal: Stage) -> int:

@@ -7,9 +7,10 @@ until then it is under way, and nothing that waits for it goes on.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.deploy.deployer import Deployer, StartGivenUp
+from orchestrator.deploy.prepared import CONDITIONAL_UNDO, PreparedUndo, start_carried
 from orchestrator.deploy.records import (
     Claimant,
     ConditionalUndo,
@@ -17,41 +18,12 @@ from orchestrator.deploy.records import (
     DeployStart,
     Exit,
     Started,
-    start_from,
 )
 from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Underway, Unknown
 from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.effects import judged
 
-CONDITIONAL_UNDO = (
-    "conditional_undo"  # in the intent of a deploy of ourselves; SQL looks for it under this name
-)
 MOST_UNDOS_S = 3.0  # so long an undo just sent is waited for: most have ended, and are settled at once
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedUndo:
-    """The whole intent of an undo, drawn with the start that it is for; it becomes an effect when it is needed."""
-
-    key: str
-    sequence: int
-    token: str
-    within_s: float
-    judged: Mapping[str, object]
-
-    def stored(self) -> dict[str, object]:
-        """As the start's intent carries it."""
-        return {
-            "key": self.key,
-            "sequence": self.sequence,
-            "token": self.token,
-            "within_s": self.within_s,
-            "judged": dict(self.judged),
-        }
-
-    def start(self) -> DeployStart:
-        """What it would run."""
-        return _start(DeployKind.UNDO, self.judged, self.sequence, self.token)
 
 
 class DeployEffect:
@@ -128,7 +100,7 @@ def why_not_undone(undo: Intent, fact: Mapping[str, object]) -> str | None:
 def start_of(intent: Intent) -> DeployStart:
     """The start that an intent carries."""
     kind = DeployKind.UNDO if intent.name is EffectName.DEPLOY_UNDO else DeployKind.DEPLOY
-    start = _start(kind, intent.judged, intent.sequence, intent.token)
+    start = start_carried(kind, intent.judged, intent.sequence, intent.token)
     prepared = prepared_undo(intent)
     if prepared is None:
         return start
@@ -150,14 +122,6 @@ def prepared_undo(intent: Intent) -> PreparedUndo | None:
         within_s=float(str(stored["within_s"])),
         judged=carried,
     )
-
-
-def _start(kind: DeployKind, carried: Mapping[str, object], sequence: int, token: str) -> DeployStart:
-    named = {"kind": kind.value, "sequence": sequence, "token": token, "undo": None}
-    try:
-        return start_from({**carried, **named})
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvariantError(f"the intent {sequence} carries no whole start: {error!r}") from error
 
 
 def _fact(intent: Intent, held: Started) -> dict[str, object]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from orchestrator.db import effects, events, installation, mail, restored, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.prepared import CONDITIONAL_UNDO, PreparedUndo
 from orchestrator.deploy.records import Claimant, DeployKind, DeployStart
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import NotFound, RequestRefused
@@ -135,6 +136,7 @@ class _Import:
         seen = [one.sequence for repo in found.values() for one in repo.candidates]
         seen += [repo.fence for repo in found.values()]  # a number of a lost task is given again, fences stay
         starts = [one.start for one in self._survey.starts if one.start is not None]
+        starts += [one.undo.start for one in starts if one.undo is not None]  # its runner may yet perform it
         restored.lift_sequence(self._tx, max([*seen, *(start.sequence for start in starts)], default=0))
         for start in starts:
             if (token := whole_number(start.token)) is not None:
@@ -178,7 +180,7 @@ class _Import:
             round,
             EffectState.APPLIED if applied else EffectState.REVOKED,
             token=start.token,
-            judged={**_carried(start), **_before(start, before)},
+            judged={**_carried(start), **_before(start, before), **_prepared(start)},
             fact=fact,
             sequence=start.sequence,
         )
@@ -289,6 +291,21 @@ def _carried(start: DeployStart) -> dict[str, object]:
         "work_item": start.work_item,
         "installation": start.installation,
     }
+
+
+def _prepared(start: DeployStart) -> dict[str, object]:
+    """The undo that was drawn with a deploy of ourselves: until it is performed or called off nothing is done."""
+    if start.undo is None:
+        return {}
+    undo = start.undo.start
+    prepared = PreparedUndo(
+        key=f"{undo.environment}:{undo.sha}:{undo.generation}",
+        sequence=undo.sequence,
+        token=undo.token,
+        within_s=start.undo.within_s,
+        judged={**_carried(undo), **_before(undo, None)},
+    )
+    return {CONDITIONAL_UNDO: prepared.stored()}
 
 
 def _before(start: DeployStart, last: Intent | None) -> dict[str, object]:

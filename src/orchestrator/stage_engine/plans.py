@@ -7,6 +7,7 @@ import structlog
 
 from orchestrator.db import effects, evidence, installation
 from orchestrator.db.database import Tx
+from orchestrator.deploy.prepared import CONDITIONAL_UNDO, PreparedUndo
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.domain.ids import Digest, Sha
@@ -14,7 +15,7 @@ from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate
 from orchestrator.effects import judged
-from orchestrator.effects.deploy import CONDITIONAL_UNDO, PreparedUndo, prepared_undo
+from orchestrator.effects.deploy import prepared_undo
 from orchestrator.effects.image import of_config
 from orchestrator.gates.coverage_gate import measured_percent
 from orchestrator.images.store import ImageStore

@@ -11,10 +11,22 @@ import pytest
 
 from orchestrator.db import effects, installation, repositories, restored
 from orchestrator.deploy.deployer import Deployer
+from orchestrator.deploy.records import (
+    START_FILE,
+    STARTED_FILE,
+    Claimant,
+    ConditionalUndo,
+    DeployKind,
+    DeployStart,
+    Started,
+    start_folder,
+    to_bytes,
+)
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged
 from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.installation import Cause, Finding, InstallationMark, SeenCandidate
+from orchestrator.effects.deploy import prepared_undo
 from orchestrator.forges.forge import Forge
 from orchestrator.installation.acceptance import Acceptance
 from orchestrator.installation.claims import Claims
@@ -24,6 +36,7 @@ from orchestrator.installation.guard import InstallationGuard
 from orchestrator.installation.survey import Surveyor
 from orchestrator.places import Folders, Place
 from orchestrator.runtime.entropy import SeededEntropy
+from orchestrator.runtime.process import SystemProcesses
 from tests.fixtures_db import REPO, Store
 from tests.fixtures_pipeline import Points
 from tests.waiting import wait_until
@@ -253,6 +266,36 @@ def test_numbers_that_nobody_can_have_given_are_accepted_and_lift_nothing(bench:
     assert acceptance_of(bench, guard).accept(person="Ann", reason="x")["opened"] == {REPO: True, OTHER: True}
     with bench.store.database.write() as tx:
         assert len(repositories.next_work_item(tx, REPO)) < 10
+
+
+def test_a_start_of_ourselves_keeps_its_undo_and_that_undos_numbers(bench: Bench) -> None:
+    """Its runner may be at work: until it is called off the task is not done, and its numbers are nobody else's."""
+    with bench.store.database.read() as tx:
+        ours = installation.identity(tx)
+    forward = DeployStart(
+        "production", M, 1, None, None, "7", ("deploy",), 5.0, WorkItem("SMP-1"), 40, ours
+    )  # fmt: skip
+    back = replace(forward, generation=2, token="8", sequence=41, kind=DeployKind.UNDO, argv=("undo",),
+                   env={"ORCH_PREVIOUS_SHA": BEFORE})  # fmt: skip
+    folder = start_folder(bench.home / "deploys", "production", M, 1)
+    folder.mkdir(parents=True)
+    (folder / START_FILE).write_bytes(to_bytes(replace(forward, undo=ConditionalUndo(back, 60.0))))
+    somebody = SystemProcesses().own()
+    claim = Started(Claimant.CHILD, forward.installation, 40, "7", "now", "here", somebody, somebody)
+    (folder / STARTED_FILE).write_bytes(to_bytes(claim))
+    guard = bench.life()
+    guard.start()
+    acceptance_of(bench, guard).accept(person="Ann", reason="the disk was lost")
+    with bench.store.database.write() as tx:
+        known = effects.last_start(tx, "production")
+        assert known is not None
+        prepared = prepared_undo(known)
+        assert prepared is not None
+        assert prepared.start() == back
+        assert prepared.judged["restored_sha"] == BEFORE
+        assert effects.draw_generation(tx, "production", M) is None  # the runner decides first
+        assert effects.next_sequence(tx)[0] > 41
+        assert effects.raise_environment(tx, "production") > 8
 
 
 def test_what_closes_everything_is_not_overtaken_by_an_opening(bench: Bench) -> None:

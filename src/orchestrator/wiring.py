@@ -1,6 +1,6 @@
 """The only place that names concrete classes. Everything of one state folder is built here, once, when asked for."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +35,7 @@ from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
 from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
+from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Candidate
 from orchestrator.effects.deploy import DeployEffect
 from orchestrator.effects.image import ImageEffect
@@ -287,7 +288,7 @@ class App:
             self.database,
             self.webhooks,
             arrived=self.wakeups.inbox.set,
-            wake=self._wake,
+            wake=self._wake(Actor.WEBHOOK),
             telemetry=self.telemetry,
         )
 
@@ -299,7 +300,7 @@ class App:
             self.ownership,
             self.webhooks,
             interval_s=self.settings.inbox_interval_s,
-            wake=self._wake,
+            wake=self._wake(Actor.WEBHOOK),
             entropy=self.entropy,
             waypoints=self.outside.waypoints,
         )
@@ -444,7 +445,7 @@ class App:
             self.deployer,
             boot_id=self.boot_id,
             entropy=self.entropy,
-            wake=self._wake,
+            wake=self._wake(Actor.OPERATOR),
         )
 
     @cached_property
@@ -457,7 +458,7 @@ class App:
             self.deployer,
             clock=self.clock,
             entropy=self.entropy,
-            wake=self._wake,
+            wake=self._wake(Actor.OPERATOR),
             extra=self._daemon_blocks,
             why_restored=self.guard.why_restored,
             give_up=lambda ids: self.driver.give_up(ids),
@@ -491,9 +492,14 @@ class App:
         forge = self.places.of(repo).forge
         return forge.tip(forge.default_branch)
 
-    def _wake(self, ids: Iterable[TaskId]) -> None:
-        self.wakeups.tasks(ids)
-        self.wakeups.everything()
+    def _wake(self, owner: Actor) -> Callable[[Iterable[TaskId]], None]:
+        """Has tasks looked at on somebody's behalf."""
+
+        def wake(ids: Iterable[TaskId]) -> None:
+            self.wakeups.tasks(ids, owner)
+            self.wakeups.everything()
+
+        return wake
 
     def _daemon_blocks(self) -> dict[str, object]:
         return {

@@ -170,4 +170,4 @@ class JobReaper:
 
     def _wake(self, job: Job) -> None:
         self._wakeups.everything()
-        self._wakeups.tasks([job.task_id])
+        self._wakeups.tasks([job.task_id], Actor.REAPER)

@@ -35,6 +35,6 @@ class LeaseReaper:
         taken = self._ownership.reclaim(Actor.REAPER, self._max_held_s)
         self._driver.give_up(lease.task_id for lease in taken if lease.own)
         if taken:
-            self._wakeups.tasks([lease.task_id for lease in taken])
+            self._wakeups.tasks([lease.task_id for lease in taken], Actor.REAPER)
             self._wakeups.everything()
         return {why.value: sum(lease.why is why for lease in taken) for why in Why}

@@ -142,7 +142,7 @@ class Recovery:
                 page = tasks.list_open(tx, after=after, limit=PAGE)
             if not page:
                 return seen
-            self._driver.wake([task.id for task in page])
+            self._driver.wake([task.id for task in page], Actor.RECOVERY)
             seen, after = seen + len(page), page[-1].id
 
     def _forget_dead_processes(self) -> None:

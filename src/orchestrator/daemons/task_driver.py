@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import structlog
 
 from orchestrator.domain.ids import TaskId
+from orchestrator.domain.lease import Actor
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
@@ -37,17 +38,20 @@ class TaskDriver:
         self._busy: dict[TaskId, threading.Thread] = {}  # who looks at a task now
         self._again: set[TaskId] = set()  # woken while being looked at
         self._finalize: set[TaskId] = set()  # to be looked at as the finalizer
+        self._owners: dict[TaskId, Actor] = {}  # on whose behalf, where that is not the reconciler
         self._tries: dict[TaskId, int] = {}
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._threads = [self._thread(n) for n in range(threads)]
 
-    def wake(self, ids: Iterable[int], *, after_s: float = 0.0) -> None:
-        """Have these tasks looked at; an earlier time wins."""
+    def wake(self, ids: Iterable[int], owner: Actor = Actor.RECONCILER, *, after_s: float = 0.0) -> None:
+        """Have these tasks looked at on behalf of ``owner``; an earlier time wins, and so does whoever is no net."""
         at = self._clock.boottime() + after_s
         with self._lock:
             for raw in ids:
                 task_id = TaskId(raw)
+                if owner is not Actor.RECONCILER:
+                    self._owners[task_id] = owner
                 if task_id in self._busy:
                     self._again.add(task_id)
                 elif at < self._earliest.get(task_id, float("inf")):
@@ -129,21 +133,25 @@ class TaskDriver:
             return None, None
 
     def _look(self, task_id: TaskId) -> None:
-        outcome = self._advance(task_id)
+        with self._lock:
+            owner = self._owners.pop(task_id, Actor.RECONCILER)
+        outcome = self._advance(task_id, owner)
         self._wakeups.everything()
-        self._rest(task_id, outcome)
+        self._rest(task_id, owner, outcome)
 
     @never_raises(Outcome.RETRY, log)
-    def _advance(self, task_id: TaskId) -> Outcome:
+    def _advance(self, task_id: TaskId, owner: Actor) -> Outcome:
         """A fault in one task, even one of ours, never stops the queue (law 9)."""
         with self._lock:
             finalize = task_id in self._finalize
             self._finalize.discard(task_id)
         if finalize:
             return self._engine.run_deploy_finalizer(task_id)
-        return self._engine.advance_if_gate_passed(task_id)
+        if owner is Actor.RECONCILER:
+            return self._engine.advance_if_gate_passed(task_id)
+        return self._engine.advance_stage(task_id, owner)
 
-    def _rest(self, task_id: TaskId, outcome: Outcome) -> None:
+    def _rest(self, task_id: TaskId, owner: Actor, outcome: Outcome) -> None:
         with self._lock:
             if self._busy.get(task_id) is not threading.current_thread():
                 return  # given up
@@ -156,6 +164,7 @@ class TaskDriver:
         if again:
             self.wake([task_id])
         elif outcome is Outcome.DEFERRED:
-            self.wake([task_id], after_s=self._entropy.jitter(DEFER_S))
+            self.wake([task_id], owner, after_s=self._entropy.jitter(DEFER_S))
         elif outcome is Outcome.RETRY:
-            self.wake([task_id], after_s=self._entropy.jitter(min(FIRST_RETRY_S * 2**tries, MAX_RETRY_S)))
+            pause = self._entropy.jitter(min(FIRST_RETRY_S * 2**tries, MAX_RETRY_S))
+            self.wake([task_id], owner, after_s=pause)

@@ -4,6 +4,8 @@ timer is the net under every one of them."""
 import threading
 from collections.abc import Callable, Iterable
 
+from orchestrator.domain.lease import Actor
+
 
 class Wakeups:
     """Connects those who write with those who wait; everyone may call everything from any thread."""
@@ -14,17 +16,17 @@ class Wakeups:
         self.inbox = threading.Event()  # something has arrived, or its task may have become free
         self.stopping = threading.Event()  # the service ends: nobody waits for anything outside any more
         self._lock = threading.Lock()
-        self._on_tasks: Callable[[Iterable[int]], None] | None = None
+        self._on_tasks: Callable[[Iterable[int], Actor], None] | None = None
         self._stops: dict[int, Callable[[str], None]] = {}
 
-    def on_tasks(self, listener: Callable[[Iterable[int]], None]) -> None:
+    def on_tasks(self, listener: Callable[[Iterable[int], Actor], None]) -> None:
         """Who is told of tasks to look at."""
         self._on_tasks = listener
 
-    def tasks(self, ids: Iterable[int]) -> None:
-        """These tasks should be looked at soon."""
+    def tasks(self, ids: Iterable[int], owner: Actor = Actor.RECONCILER) -> None:
+        """These tasks should be looked at soon, on behalf of ``owner``."""
         if self._on_tasks is not None:
-            self._on_tasks(ids)
+            self._on_tasks(ids, owner)
 
     def everything(self) -> None:
         """A commit may have left work of any kind."""

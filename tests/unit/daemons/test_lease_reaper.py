@@ -33,7 +33,10 @@ class HangingEngine:
     looks: list[tuple[TaskId, str]] = field(default_factory=list)
 
     def advance_if_gate_passed(self, task_id: TaskId) -> Outcome:
-        with self.ownership.transition(task_id, Actor.RECONCILER) as lease:
+        return self.advance_stage(task_id, Actor.RECONCILER)
+
+    def advance_stage(self, task_id: TaskId, owner: Actor) -> Outcome:
+        with self.ownership.transition(task_id, owner) as lease:
             if lease is None:
                 return Outcome.DEFERRED
             first = (task_id, "hangs") not in self.looks

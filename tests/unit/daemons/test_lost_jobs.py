@@ -74,7 +74,7 @@ class Shop:
     processes: Noting = field(default_factory=Noting)
 
     def __post_init__(self) -> None:
-        store, nobody = self.store, SimpleNamespace(wake=lambda ids: None)
+        store, nobody = self.store, SimpleNamespace(wake=lambda ids, owner: None)
         self.home.mkdir()
         self.term = Term(store.clock, TTL_S)
         owner = ownership(store, term=self.term, processes=self.processes)

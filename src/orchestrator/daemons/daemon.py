@@ -75,8 +75,10 @@ class Loop:
 
     def _run(self) -> None:
         faults = 0
-        while not self._stopping.is_set():
+        while True:
             self._wake.clear()
+            if self._stopping.is_set():  # asked only now: a stop that came before has lost its wake
+                return
             done = self._pass()
             if done is None:
                 faults += 1

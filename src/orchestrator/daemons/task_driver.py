@@ -111,6 +111,8 @@ class TaskDriver:
             if task_id is None:
                 self._clock.wait(self._changed, pause)
                 self._changed.clear()
+                if self._stopping.is_set():
+                    self._changed.set()  # another thread may only be about to wait
                 continue
             self._look(task_id)
 

@@ -80,8 +80,9 @@ class Work:
         """Take the agent's commits over into the ledger. What is wrong with them is the gate's business."""
         task = at.task
         expected = _head(at)
+        lost = self._lost_workspace(at)
         harvest = at.place.workspaces.harvest(task.work_item, task.base_sha or expected, expected)
-        findings = [str(finding) for finding in harvest.problems]
+        findings = [str(finding) for finding in (*lost, *harvest.problems)]
         head = without_secret_history(at, harvest.head, self._tools.secrets)
 
         def also(tx: Tx) -> None:
@@ -98,6 +99,8 @@ class Work:
         wanted = self._judged_sha(at, name)
         path = f"{folder(task.work_item)}/{name}"
         try:
+            if lost := self._lost_workspace(at):
+                raise DocumentError(lost)
             data = at.place.workspaces.read_file(task.work_item, path, MAX_DOCUMENT_BYTES)
             if data is None:
                 raise DocumentError([Finding("the document was not written", file=path)])
@@ -196,6 +199,15 @@ class Work:
         if fresh.stage is not Stage.DEPLOY or seen.candidate is None:
             return seen
         return replace(seen, landed=at.place.forge.landed([seen.candidate]))
+
+    def _lost_workspace(self, at: Situation) -> list[Finding]:
+        """Make the task's workspace anew where it is gone (a restore brings back a task that had been tidied up after):
+        what the agent has left there is lost, and is asked for again."""
+        workspaces, task = at.place.workspaces, at.task
+        if workspaces.path(task.work_item) is not None or task.branch is None:
+            return []
+        workspaces.prepare(task.work_item, task.title, task.branch, _head(at))
+        return [Finding("The workspace was gone, and with it what was written there last. It was made anew.")]
 
     def _again(self, at: Situation, name: str, findings: tuple[Finding, ...]) -> Outcome:
         kind = WRITTEN_BY[name]

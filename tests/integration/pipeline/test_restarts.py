@@ -426,3 +426,20 @@ def test_job_whose_owner_dies_before_the_agent_starts_is_parked_too(pipeline: Bu
     assert line.agents(item) == []
     line.retry(item)
     line.done(item)
+
+
+@pytest.mark.parametrize("role", ["analyst", "reviewer"])
+def test_agent_whose_workspace_is_gone_is_asked_once_more(pipeline: Build, role: str) -> None:
+    """After a restore, say: the time that is lost has tidied up after a task that is open again."""
+    line = pipeline()
+    line.agent({"role": role, "until": str(line.root / "go")})
+    item = line.start().add()
+    run = line.started(item, role)
+    line.stop()
+    (line.root / "go").touch()
+    wait_until(lambda: gone(run["pid"]))
+    line.agent()
+    line.open().places.of(line.repo).workspaces.remove(line.task(item).work_item)
+    line.start()
+    line.done(item)
+    assert [started["role"] for started in line.agents()].count(role) == 2

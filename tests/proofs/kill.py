@@ -4,8 +4,8 @@ Each scenario is an installation with two tasks that both want staging. Life aft
 SIGKILL at a seeded point, before or after it took effect, or anywhere; or one of its programs is: git between the
 prepare and the commit of a transaction, a deploy's runner, an agent's supervisor. Some programs are stopped instead and
 go on lives later; some calls are accepted, cut off, and land late. Versions are broken in production, undone, repaired
-and started again; people cancel; outsiders push to main; the database is put back from a copy. In the end the oracle
-has to find that all agree.
+and started again; people cancel; outsiders push to main; the database is put back from a copy; the service
+delivers itself. In the end the oracle has to find that all agree.
 """
 
 import random
@@ -26,6 +26,8 @@ from tests.proofs.people import Person, acting
 from tests.proofs.report import Scenario
 from tests.proofs.restores import TROUBLES, Restores, not_accepted
 from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Late, Nth, Policy, around
+from tests.proofs.selves import HOW, Selves
+from tests.proofs.selves import TROUBLES as SELVES
 from tests.proofs.templates import DELIVERED, TESTED, file_two
 from tests.proofs.world import World, held
 
@@ -47,11 +49,11 @@ SHAPES: Mapping[str, float] = {
     "early": 1,  # from the filing on
     "letters": 2,  # people are asked, and answer by tracker and forge; deliveries come twice, late, out of order
 }
-RESTORED, WEIGHT = (
-    "restored",
-    1.5,
-)  # lives later the database is put back from a copy, and a person accepts it
-
+RESTORED, SELF = "restored", "self"
+APART: Mapping[str, float] = {  # drawn apart, so that every other seed chooses what it chose without them
+    RESTORED: 1.5,  # lives later the database is put back from a copy, and a person accepts it
+    SELF: 1,  # production is the service itself: each deploy of it ends a life, and the next is another version
+}
 LOST = {
     "tasks": "SELECT work_item FROM tasks",
     "merges": "SELECT key FROM effects WHERE name = 'merge_pr' AND state = 'applied'",
@@ -71,11 +73,14 @@ def run(
     """One scenario: the same seed makes the same choices."""
     began, chance = SystemClock().boottime(), random.Random(seed)
     drawn = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
-    shape = shape or (RESTORED if _is_restored(seed) else drawn)
-    told, restores = Scenario(seed, shape), None
+    shape = shape or _drawn_apart(seed) or drawn
+    told, restores, selves = Scenario(seed, shape), None, None
     if shape == RESTORED:
         restores = Restores.of(world, random.Random(f"restores of {seed}"), kills)
         shape = chance.choices(list(TROUBLES), list(TROUBLES.values()))[0]
+    elif shape == SELF:
+        selves = Selves(world, random.Random(f"selves of {seed}"))
+        shape = chance.choices(list(SELVES), list(SELVES.values()))[0]
     early = shape == "early" or (shape == "letters" and chance.random() < 0.3)
     world.come_from(templates[DELIVERED if early else TESTED])
     world.roll(seed)
@@ -85,7 +90,10 @@ def run(
     if shape in ("broken", "again"):
         first = chance.choice((SECOND, THIRD))
         cure = {SECOND: THIRD, THIRD: SECOND}[first] if shape == "broken" else "-"
-        world.sicken(f"{first} {cure} {chance.choice(('shown', 'fails'))}")
+        how = chance.choice(("shown", "fails") if selves is None else HOW)
+        world.sicken(f"{first} {cure} {how}")
+    if selves is not None:
+        selves.begin()
     person, wanted, over = Person(world, post), file_two if early else nothing, False
     while told.counts["lives"] < LIVES and not told.findings:
         if restores is not None and restores.before(told.counts["lives"], over=over):
@@ -100,6 +108,8 @@ def run(
         life = Life(polite=chance.random() < 0.5) if free else _life(shape, chance, world)
         if restores is not None:
             life = restores.life(life, free=free)
+        if selves is not None:
+            life = selves.life(life, free=free)
         script = _both(wanted, life.script)
         if post is not None:
             post.meanwhile()
@@ -120,15 +130,17 @@ def run(
             wanted = acting(acts)
         elif lived.ending is not Ending.KILLED:
             told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
-    told.findings += _last_look(world) if not told.findings else []
+    told.findings += _last_look(world, selves) if not told.findings else []
+    told.counts.update(selves.counts if selves is not None else ())
     told.ended = {item: row["stage"] for item, row in held(world).items()}
     told.seconds = SystemClock().boottime() - began
     return told
 
 
-def _is_restored(seed: int) -> bool:
-    """Drawn apart, so that every other seed makes the choices that it made before there was this shape."""
-    return random.Random(f"restored {seed}").random() < WEIGHT / (WEIGHT + sum(SHAPES.values()))
+def _drawn_apart(seed: int) -> str | None:
+    rest = sum(SHAPES.values())
+    drawn = (n for n, w in APART.items() if random.Random(f"{n} {seed}").random() < w / (w + rest))
+    return next(drawn, None)
 
 
 def _lost(world: World) -> dict[str, int]:
@@ -137,12 +149,13 @@ def _lost(world: World) -> dict[str, int]:
     return {f"lost {what}": len(seen.of_lost_time(question)) for what, question in LOST.items()}
 
 
-def _last_look(world: World) -> list[str]:
+def _last_look(world: World, selves: Selves | None) -> list[str]:
     """Once every stopped program has been woken and every late call has landed, and the service has seen it."""
     world.wake_programs()
     if not world.programs_have_ended():
         return ["programs: something that was started never ends"]
-    lived = live(world, Life(polite=True))
+    last = Life(polite=True)
+    lived = live(world, last if selves is None else selves.life(last, free=True))
     return (
         oracle.at_the_end(world)
         if lived.ending is Ending.REST
@@ -220,4 +233,4 @@ def _count(told: Scenario, lived: Lived) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.main("kill", __doc__, run, shapes=(*SHAPES, RESTORED)))
+    sys.exit(command.main("kill", __doc__, run, shapes=(*SHAPES, *APART)))

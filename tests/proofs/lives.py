@@ -62,6 +62,7 @@ class Life:
     )
     polite: bool = False  # stop as SIGTERM does, once at rest
     namespace: str | None = None  # as if in a container of its own: other lives cannot look at its process
+    restarts: bool = False  # ends at once when a deploy of ourselves asks for it
     fickle: int | None = None  # seed of gates that now and then change their mind
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -204,6 +205,8 @@ def _run(world: World, life: Life, tell: int) -> int:
     processes.namespace = life.namespace
     if life.fickle is not None:
         _make_gates_fickle(life.fickle)
+    if life.restarts:
+        threading.Thread(target=_end_when_asked, args=(world,), daemon=True).start()
     clock = FastClock()
     settings, more = world.settings(**life.settings), {"processes": processes, "shared": life.shared}
     with scheduled_app(settings, world.environ, scheduler, clock=clock, **more) as app:
@@ -215,6 +218,15 @@ def _run(world: World, life: Life, tell: int) -> int:
             os._exit(code)  # as sudden as a kill; there is nothing left to do
         service.stop()
     return code
+
+
+def _end_when_asked(world: World) -> NoReturn:
+    """A deploy of ourselves restarts the service, as a service manager does."""
+    never = threading.Event()
+    while not (world.root / "restart").exists():
+        never.wait(POLL_S / 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("nobody is here any more")
 
 
 def _make_gates_fickle(seed: int) -> None:

@@ -136,6 +136,18 @@ class Seen:
             return {*self.tasks, *self.merges}
         return {row["work_item"] for row in self.world.rows(UNTOLD)}
 
+    @cached_property
+    def prepared(self) -> set[tuple[str, str, int]]:
+        """Undos that were drawn with a start of ourselves: its runner performs them before anybody can intend them. At
+        the end whatever took place is in the ledger by itself."""
+        found = set[tuple[str, str, int]]()
+        for effect in () if self._end else self.effects:
+            undo = json.loads(effect["evidence"]).get("conditional_undo")
+            if effect["name"] == "deploy_init" and undo is not None:
+                environment, sha, _ = _key(effect)
+                found.add((environment, sha, int(undo["judged"]["generation"])))
+        return found
+
     def of_lost_time(self, question: str) -> set[str]:
         """Answers that databases which were lost gave, and the copy does not."""
         if not self.world.lost:
@@ -222,7 +234,7 @@ def _starts(seen: Seen) -> Iterator[str]:
         name = "deploy_undo" if start.kind == "undo" else "deploy_init"
         effect = known.get((name, start.environment, start.sha, start.generation))
         if effect is None:
-            if not seen.unaccepted:
+            if not seen.unaccepted and (start.environment, start.sha, start.generation) not in seen.prepared:
                 yield f"intent: {start} was started without an intent"
         elif effect["state"] == "revoked":
             yield f"revoked: {start} was started, and the ledger says that it was given up"

@@ -27,6 +27,7 @@ PROGRAMS = ("spawn.", "run.")  # agents, deploys, checks and builds
 CLAIMING = tuple(name for name in scheduler.NAMED if name.startswith("installation."))
 ACCEPTED = "SELECT count(*) AS times FROM events WHERE type = 'installation.accepted'"
 IMPATIENT = 0.15  # how often a person asks for something in a life in which nothing may be done
+NEVER = 10**6  # it is put back once everything has come to its end
 AGAIN = 0.2  # how often the same copy is put back once more
 
 
@@ -72,8 +73,9 @@ class Restores:
     @classmethod
     def of(cls, world: World, chance: random.Random, kills: int) -> "Restores":
         """Early enough that there are kills left for what comes after it."""
-        copied = chance.randrange(max(1, kills // 3))
-        return cls(world, chance, copied, copied + 1 + chance.randrange(max(1, kills // 2)))
+        copied = 0 if chance.random() < 0.3 else chance.randrange(max(1, kills // 3))
+        later = NEVER if chance.random() < 0.35 else 1 + chance.randrange(max(1, kills // 2))
+        return cls(world, chance, copied, copied + later)
 
     def before(self, life: int, *, over: bool = False) -> bool:
         """Make the copy or put it back, if it is time; ``over``: nothing else is left to be done. True where it was

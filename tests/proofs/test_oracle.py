@@ -108,3 +108,22 @@ def test_what_does_not_agree_is_found(wrong: Callable[[World], None], delivered:
     wrong(delivered)
     kinds = {finding.split(":")[0] for finding in oracle.at_the_end(delivered)}
     assert WRONGS[wrong] in kinds
+
+
+@pytest.mark.parametrize(("drawn", "started"), [(2, 2), (2, 3)])
+def test_an_undo_that_was_drawn_with_a_start_is_intended_until_the_end(
+    delivered: World, drawn: int, started: int
+) -> None:
+    """Its runner performs it before anybody can intend it; then the ledger has to have it by itself."""
+    [init] = [start for start in oracle.Seen(delivered).starts if start.environment == "production"]
+    change(delivered, "DROP TRIGGER IF EXISTS effects_move_forward")
+    evidence = (
+        f"json_set(evidence, '$.conditional_undo', json('{{\"judged\": {{\"generation\": {drawn}}}}}'))"
+    )
+    change(delivered, f"UPDATE effects SET evidence = {evidence} WHERE key LIKE 'production:%'")
+    note(delivered, f"start production {init.sha} {started} undo 99 {init.digest} {init.sha} S-1\n")
+    found = [any(one.startswith("intent") for one in look(delivered)) for look in LOOKS]
+    assert found == [drawn != started, True]
+
+
+LOOKS = (oracle.at_any_moment, oracle.at_the_end)

@@ -26,6 +26,11 @@ def test_kill_sweep_with_a_database_that_is_put_back(tested: World, templates: M
     assert scenario.counts["restores"]
 
 
+def test_kill_sweep_of_a_service_that_delivers_itself(tested: World, templates: Mapping[str, Path]) -> None:
+    scenario = kill.run(1, tested, templates, kills=12, shape=kill.SELF)
+    assert scenario.findings == []
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_freeze_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = freeze.run(seed, tested, templates)

@@ -197,6 +197,19 @@ class World:
         aside.write_text(f"{line}\n" if line else "")
         aside.replace(self.root / "sick")
 
+    def install(self, environment: str, sha: str) -> None:
+        """A person brings a version to an environment by hand."""
+        self._show("installed", environment, sha)
+
+    def runs(self, environment: str, sha: str) -> None:
+        """What answers there from now on."""
+        self._show("running", environment, sha)
+
+    def _show(self, what: str, environment: str, sha: str) -> None:
+        aside = self.root / f"{what}-{environment}.new"
+        aside.write_text(sha)
+        aside.replace(self.root / f"{what}-{environment}")
+
     def roll(self, seed: int) -> None:
         """After each deploy the old version and the new one answer in turn for a while, in some worlds. It is drawn
         apart, so that every other choice of a seed stays what it was."""

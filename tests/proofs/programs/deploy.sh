@@ -1,7 +1,8 @@
 #!/bin/sh
 # Brings a version to an environment and writes down what it did. `sick` names versions that do not come up:
 # "FILE CURE HOW": an artefact with FILE and without CURE shows a wrong version (HOW = shown), or the command fails
-# although the new version is there (HOW = fails). `rolls`: for so many answers the old version and the new answer in turn.
+# although the new version is there (HOW = fails), or nothing comes up at all (HOW = dead; only where production is the
+# service itself: then `ourselves` is there, and the service is asked to restart). `rolls`: for so many answers the old version and the new answer in turn.
 here=${0%/*}
 sha=$ORCH_SHA
 [ "$ORCH_DEPLOY_KIND" = undo ] && sha=$ORCH_PREVIOUS_SHA
@@ -20,10 +21,14 @@ if [ -s "$here/rolls" ] && [ -e "$here/running-$ORCH_ENVIRONMENT" ]; then
     cp "$here/running-$ORCH_ENVIRONMENT" "$here/before-$ORCH_ENVIRONMENT"
     cp "$here/rolls" "$here/rolling-$ORCH_ENVIRONMENT"
 fi
-for file in installed running; do
+ourselves=
+[ "$ORCH_ENVIRONMENT" = production ] && [ -e "$here/ourselves" ] && ourselves=yes
+for file in installed ${ourselves:-running}; do
+    [ $file = yes ] && continue
     [ $file = installed ] && text=$sha || text=$shown
     printf %s "$text" >"$here/$file-$ORCH_ENVIRONMENT.$$"
     mv "$here/$file-$ORCH_ENVIRONMENT.$$" "$here/$file-$ORCH_ENVIRONMENT"
 done
+[ -z "$ourselves" ] || touch "$here/restart"
 echo "end $facts" >>"$here/deploys.log"
 exit $code

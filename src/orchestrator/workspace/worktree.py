@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.domain.errors import GitError, NotFound, OutsideError
+from orchestrator.domain.errors import GitError, OutsideError
 from orchestrator.domain.gate import Finding
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.rules.names import work_item_ref, worktree_dir
@@ -228,7 +228,8 @@ class Workspaces:
     def _known(self, work_item: WorkItem) -> _Place:
         place = self._place(work_item)
         if place is None:
-            raise NotFound(f"{work_item} has no workspace.", hint="It is made when its next job starts.")
+            # Somebody has ended the task while we stood still: nobody's mistake, and looked at again.
+            raise OutsideError(f"{work_item} has no workspace.", hint="It is made when its next job starts.")
         return place
 
     def _place(self, work_item: WorkItem) -> _Place | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.errors import NotFound, OutsideError
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.rules.names import branch_name
 from orchestrator.runtime.files import UnreadableFile
@@ -236,7 +236,7 @@ def test_files_are_read_inside_only(house: House) -> None:
 
 
 def test_without_a_workspace_there_is_nothing_to_ask(house: House) -> None:
-    with pytest.raises(NotFound, match="ORCH-1 has no workspace"):
+    with pytest.raises(OutsideError, match="ORCH-1 has no workspace"):
         house.workspaces.harvest(ITEM, house.main, house.main)
 
 

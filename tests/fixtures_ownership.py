@@ -13,12 +13,12 @@ from orchestrator.db import leases
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import BootId
-from orchestrator.domain.lease import Scope
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import Processes, SystemProcesses
-from orchestrator.transition_lease import EVERYTHING, Ownership
+from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import Store
 
 TTL_S = 30.0

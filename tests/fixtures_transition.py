@@ -29,7 +29,8 @@ from orchestrator.domain.effect import (
 )
 from orchestrator.domain.ids import BootId, Digest, RepoName, Sha, TaskId
 from orchestrator.domain.job import JobKind, JobStatus
-from orchestrator.domain.lease import Actor, Scope
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Hold, Landed, Task, Ticket
 from orchestrator.effects.ledger import Ledger

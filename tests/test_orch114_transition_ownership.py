@@ -24,7 +24,8 @@ from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.job import JobKind, JobStatus
-from orchestrator.domain.lease import Actor, Scope
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
 from orchestrator.finalizer_liveness import FinalizerLiveness

@@ -16,7 +16,8 @@ from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import Held
 from orchestrator.domain.errors import LostRace, OrchestratorError, OutsideError
 from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
-from orchestrator.domain.lease import Actor, Lease, Scope
+from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
 from orchestrator.observability.never_raise import never_raises
@@ -28,8 +29,6 @@ from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.process import Liveness, Processes
 
 log = structlog.get_logger(__name__)
-
-EVERYTHING = Scope()
 
 
 class Ownership:
@@ -105,10 +104,10 @@ class Ownership:
             self._released.add(lease)
 
     @never_raises((), log)
-    def reclaim(self, actor: Actor, max_held_s: float) -> Sequence[Reclaimed]:
+    def reclaim(self, actor: Actor, max_held_s: float, *, of: Scope = EVERYTHING) -> Sequence[Reclaimed]:
         """Take every lease whose owner is dead, and every one that was held for longer than the backstop, from whoever
-        has it (FR-3, tier 3)."""
-        return self._reclaims.sweep(actor, max_held_s)
+        has it (FR-3, tier 3). ``of``: whose tasks are looked at; the leases of no task always are."""
+        return self._reclaims.sweep(actor, max_held_s, of)
 
     def covers(self, repo: str) -> bool:
         """Whether a repository's tasks are leased at all (FR-7)."""

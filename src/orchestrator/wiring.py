@@ -35,7 +35,7 @@ from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
 from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
-from orchestrator.domain.lease import Actor
+from orchestrator.domain.lease import Actor, switches
 from orchestrator.domain.task import Candidate
 from orchestrator.effects.deploy import DeployEffect
 from orchestrator.effects.image import ImageEffect
@@ -172,7 +172,7 @@ class App:
             self.term,
             self.ownership.judge,
             self.role,
-            self.settings.lease_scope.switches(),
+            switches(self.settings.lease_scope),
         )
 
     @cached_property
@@ -372,6 +372,7 @@ class App:
             finalize_grace_s=self.settings.reaper_finalize_grace_s,
             max_running_s=self.settings.reaper_max_running_s,
             wakeups=self.wakeups,
+            scope=self.settings.reaper_scope,
         )
 
     @cached_property
@@ -383,6 +384,7 @@ class App:
             interval_s=self.settings.reaper_interval_s,
             max_held_s=self.settings.reaper_max_running_s,
             wakeups=self.wakeups,
+            scope=self.settings.reaper_scope,
         )
 
     @cached_property
@@ -397,6 +399,7 @@ class App:
             main_of=self._main_of,
             hasten=self.inbox.hasten,
             interval_s=self.settings.reconciler_interval_s,
+            scope=self.settings.reconciler_scope,
         )
 
     @cached_property
@@ -415,6 +418,7 @@ class App:
             self.guard.open_repositories,
             clock=self.clock,
             interval_s=self.settings.drift_interval_s,
+            scope=self.settings.drift_watch_scope,
         )
 
     @cached_property
@@ -506,11 +510,11 @@ class App:
             "queue_worker": self.worker.snapshot(),
             "driver": self.driver.snapshot(),
             "drift": {
-                "enabled": self.settings.drift_watch_enabled,
+                **self.settings.drift_watch_scope.shown(),
                 "environments": self.drift_watch.snapshot(),
             },
-            "reaper": self.reaper.snapshot(),
-            "reconciler": self.reconciler.snapshot(),
+            "reaper": {**self.settings.reaper_scope.shown(), **self.reaper.snapshot()},
+            "reconciler": {**self.settings.reconciler_scope.shown(), **self.reconciler.snapshot()},
         }
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,6 @@ from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
-from orchestrator.domain.lease import Scope
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.process import Processes
@@ -62,7 +61,7 @@ def examine(
         yield from _programs(git, at, config, environ)
         yield from _time_outs(at.name, config, settings.reaper_max_running_s)
         yield from _delivery(at.name, config)
-    yield from _leases(settings.lease_scope, [at.name for at in configs])
+    yield from _left_alone(settings, [at.name for at in configs])
     yield from _own_delivery(settings, {at.name: config for at, config in configs.items()})
 
 
@@ -247,16 +246,43 @@ def _delivery(name: str, config: RepoConfig) -> Iterator[Finding]:
         )
 
 
-def _leases(scope: Scope, names: Iterable[str]) -> Iterator[Finding]:
-    """Whose tasks run without a lease, on purpose or by a misspelt name (FR-7)."""
-    outside = sorted(name for name in names if not scope.covers(name))
-    if outside:
-        yield Finding(
-            Level.WARNING,
+def _left_alone(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:
+    """Whose tasks a mechanism leaves alone, on purpose or by a misspelt name (FR-7, S-21)."""
+    for about, setting, scope, what, hint in (
+        (
             "leases",
-            f"the tasks of {', '.join(outside)} run without a lease: two actors may do the same work, once in vain.",
-            "Nothing happens twice all the same. See ORCH_TRANSITION_LEASE_ENABLED and ORCH_TRANSITION_LEASE_REPOS.",
-        )
+            "ORCH_TRANSITION_LEASE",
+            settings.lease_scope,
+            "the tasks of {} run without a lease: two actors may do the same work, once in vain.",
+            "Nothing happens twice all the same. ",
+        ),
+        (
+            "reaper",
+            "ORCH_REAPER",
+            settings.reaper_scope,
+            "dead and hung runs of {} are left alone; what hangs keeps its task, and its place among all agents and "
+            "checks.",
+            "`orch lease release` frees a task, a start of the service the rest. ",
+        ),
+        (
+            "reconciler",
+            "ORCH_RECONCILER",
+            settings.reconciler_scope,
+            "the tasks of {} move only when something signals them, and at the next start.",
+            "",
+        ),
+        (
+            "drift watch",
+            "ORCH_DRIFT_WATCH",
+            settings.drift_watch_scope,
+            "nobody looks at what the environments of {} run once their deploys are over.",
+            "",
+        ),
+    ):
+        outside = sorted(name for name in names if not scope.covers(name))
+        if outside:
+            text = what.format(", ".join(outside))
+            yield Finding(Level.WARNING, about, text, f"{hint}See {setting}_ENABLED and {setting}_REPOS.")
 
 
 def _own_delivery(settings: Settings, configs: Mapping[str, RepoConfig]) -> Iterator[Finding]:

@@ -66,13 +66,17 @@ def release(work_item: str, reason: str, person: str | None, as_json: bool) -> i
     return 0
 
 
+def about_scope(mechanism: str, setting: str, block: Mapping[str, object]) -> list[str]:
+    """What there is to say of a mechanism that does not look after every repository."""
+    if not block["enabled"]:
+        return [f"{mechanism} switched off ({setting}_ENABLED)."]
+    scope = cast(list[str], block["scope"])
+    return [f"In scope ({setting}_REPOS): {', '.join(scope) or 'no repository'}."] if scope != ["*"] else []
+
+
 def about_ownership(owned: Mapping[str, object]) -> list[str]:
     """What there is to say of ownership beside who holds what: switch, scope, defers and reclaims."""
-    lines = []
-    if not owned["enabled"]:
-        lines.append("Leases are switched off (ORCH_TRANSITION_LEASE_ENABLED).")
-    elif (scope := cast(list[str], owned["scope"])) != ["*"]:
-        lines.append(f"In scope (ORCH_TRANSITION_LEASE_REPOS): {', '.join(scope) or 'no repository'}.")
+    lines = about_scope("Leases are", "ORCH_TRANSITION_LEASE", owned)
     deferred = cast(Mapping[str, int], owned["deferred"])
     if deferred:
         lines.append(

@@ -1,19 +1,24 @@
 """``orch queue``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import click
 
 from orchestrator.cli.desk import Desk, reading
 from orchestrator.cli.idle import NO_SERVICE, waits_for_work
-from orchestrator.cli.lease import about_ownership
+from orchestrator.cli.lease import about_ownership, about_scope
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.operations.reading import NEWEST
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.web.views import Plain
 
+MECHANISMS = (
+    ("reaper", "The reaper is", "ORCH_REAPER"),
+    ("reconciler", "The reconciler is", "ORCH_RECONCILER"),
+    ("drift", "The drift watch is", "ORCH_DRIFT_WATCH"),
+)
 LOOKED_AT = 500  # open tasks among which one that waits for work is looked for
 
 
@@ -43,6 +48,8 @@ def command(as_json: bool) -> int:
     if desk.served:  # what they have counted since the service started
         for name in ("reaper", "reconciler"):
             say(f"{name.capitalize()}: {_counted(cast(Mapping[str, object], queue[name]))}")
+        for line in _scopes(queue):
+            say(line)
     if idle:
         say(NO_SERVICE)
     return 0
@@ -80,11 +87,19 @@ def _counted(counts: Mapping[str, object]) -> str:
     """Counts by name, nested ones behind theirs; what never happened is left out."""
     said = []
     for name, value in counts.items():
+        if name in ("enabled", "scope"):
+            continue
         if isinstance(value, Mapping):
             value = ", ".join(f"{why} {n}" for why, n in value.items() if n)
         if value:
             said.append(f"{name} {value}")
     return "; ".join(said).replace("_", " ") or "nothing yet"
+
+
+def _scopes(queue: Plain) -> Iterator[str]:
+    """Which mechanisms leave repositories alone."""
+    for block, mechanism, setting in MECHANISMS:
+        yield from about_scope(mechanism, setting, cast(Mapping[str, object], queue[block]))
 
 
 def _inbox(counts: Mapping[str, object], clock: Clock) -> None:

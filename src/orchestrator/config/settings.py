@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.config import values
 from orchestrator.config.secret import Secret
-from orchestrator.domain.lease import EVERY_REPOSITORY, Scope
+from orchestrator.domain.scope import EVERY_REPOSITORY, Scope
 
 PREFIX = "ORCH_"
 _DAY = 86400.0
@@ -71,6 +71,11 @@ def _period(default: float, text: str, low: float = 0.05, high: float = 30 * _DA
 
 def _switch(text: str) -> Any:
     return _setting(True, values.boolean, text)
+
+
+def _repositories(text: str) -> Any:
+    """The scope of a mechanism (S-21)."""
+    return _setting((EVERY_REPOSITORY,), values.repositories, text, shown=EVERY_REPOSITORY, empty_counts=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +177,9 @@ class Settings:
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."
     )
-    transition_lease_repos: tuple[str, ...] = _setting(
-        (EVERY_REPOSITORY,),
-        values.repositories,
+    transition_lease_repos: tuple[str, ...] = _repositories(
         "Repositories whose tasks run under a lease, separated by commas; `*` is every one. Set but empty: "
         "the one of ORCH_SELF_REPO alone. For all others it is as with the kill-switch off.",
-        shown=EVERY_REPOSITORY,
-        empty_counts=True,
     )
     self_repo: str = _setting(
         "",
@@ -198,11 +199,28 @@ class Settings:
         shown="content of the file BUILD_SHA beside the package's modules, if there is one",
     )
     reaper_enabled: bool = _switch("Kill-switch: off means that dead and hung runs are left alone.")
+    reaper_repos: tuple[str, ...] = _repositories(
+        "Repositories whose dead, unfinished and hung runs and leases the reaper looks after, as "
+        "ORCH_TRANSITION_LEASE_REPOS says it. Of all others: what hangs keeps its task, and its place among "
+        "ORCH_MAX_AGENTS or ORCH_MAX_CHECKS, until a person releases it or the service is started again; a job of a "
+        "dead process waits for the next start. A dead owner's lease is replaced there, too, by whoever wants its "
+        "task, and recovery at start looks at all.",
+    )
     drift_watch_enabled: bool = _switch(
         "Kill-switch: off means that nobody looks at what environments run once their deploys are over."
     )
+    drift_watch_repos: tuple[str, ...] = _repositories(
+        "Repositories whose environments the drift watch asks, as ORCH_TRANSITION_LEASE_REPOS says it. An environment "
+        "belongs to whose ticket was last brought there. Of all others nobody is told that something else runs.",
+    )
     reconciler_enabled: bool = _switch(
         "Kill-switch: off means that tasks move only when something signals them."
+    )
+    reconciler_repos: tuple[str, ...] = _repositories(
+        "Repositories whose tasks the reconciler has looked at, as ORCH_TRANSITION_LEASE_REPOS says it. Those of all "
+        "others move only when something signals them, and at the next start: after a lost signal they stand still, "
+        "and what waits for main, for a pull request or for a term is not looked at when its time has come. Silent "
+        "authorities, and slots and epochs that contradict the tasks, are told of all.",
     )
 
     @property
@@ -226,7 +244,25 @@ class Settings:
     @property
     def lease_scope(self) -> Scope:
         """Whose transitions run under a lease (FR-7)."""
-        return Scope(self.transition_lease_enabled, frozenset(self.transition_lease_repos), self.self_repo)
+        return self._scope(self.transition_lease_enabled, self.transition_lease_repos)
+
+    @property
+    def reaper_scope(self) -> Scope:
+        """Whose dead and hung runs and leases are looked after."""
+        return self._scope(self.reaper_enabled, self.reaper_repos)
+
+    @property
+    def drift_watch_scope(self) -> Scope:
+        """Whose environments are asked what they run."""
+        return self._scope(self.drift_watch_enabled, self.drift_watch_repos)
+
+    @property
+    def reconciler_scope(self) -> Scope:
+        """Whose tasks are looked at although nothing has signalled them."""
+        return self._scope(self.reconciler_enabled, self.reconciler_repos)
+
+    def _scope(self, enabled: bool, repos: tuple[str, ...]) -> Scope:
+        return Scope(enabled, frozenset(repos), self.self_repo)
 
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret value that was configured: for the redactor."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
-from orchestrator.domain.lease import EVERY_REPOSITORY
+from orchestrator.domain.scope import EVERY_REPOSITORY
 
 Reader = Callable[[str], Any]
 

@@ -23,6 +23,7 @@ from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError, OrchestratorError, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.effects.deploy import start_of, why_not_undone
@@ -78,6 +79,7 @@ class DriftWatch:
         *,
         clock: Clock,
         interval_s: float,
+        scope: Scope = EVERYTHING,
     ) -> None:
         self.interval_s = interval_s
         self._database = database
@@ -86,6 +88,7 @@ class DriftWatch:
         self._health = health
         self._open_repositories = open_repositories
         self._clock = clock
+        self._scope = scope
         self._lock = Lock()
         self._watched: dict[str, Watched] = {}
 
@@ -126,6 +129,8 @@ class DriftWatch:
         """A fault at one environment keeps nobody from the others (law 9)."""
         with self._database.read() as tx:
             task = tasks.get(tx, start.task_id)
+        if not self._scope.covers(task.repo):
+            return None
         environment, expected = str(start.judged["environment"]), _expected(start)
         watched = Watched(environment, task.work_item, start.sequence, State.WAITS, expected)
         if expected is None:

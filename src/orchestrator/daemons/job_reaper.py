@@ -16,6 +16,7 @@ from orchestrator.db.database import Database
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.job import Job
 from orchestrator.domain.lease import Actor
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.launcher import Launcher
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.runtime.clock import Clock
@@ -24,7 +25,8 @@ from orchestrator.runtime.wakeups import Wakeups
 log = structlog.get_logger(__name__)
 
 ENDED = ("dead_owner", "not_finalised", "backstop")
-LEFT_ALONE = ("owner_may_live", "left_behind", "lost", "within_grace", "at_work", "not_judged")
+OUT_OF_SCOPE = "out_of_scope"
+LEFT_ALONE = ("owner_may_live", "left_behind", "lost", "within_grace", "at_work", "not_judged", OUT_OF_SCOPE)
 
 
 class JobReaper:
@@ -45,6 +47,7 @@ class JobReaper:
         finalize_grace_s: float,
         max_running_s: float,
         wakeups: Wakeups,
+        scope: Scope = EVERYTHING,
     ) -> None:
         self.interval_s = interval_s
         self._database = database
@@ -56,6 +59,7 @@ class JobReaper:
         self._grace_s = finalize_grace_s
         self._max_running_s = max_running_s
         self._wakeups = wakeups
+        self._scope = scope
         self._counting = threading.Lock()
         self._counts: Counter[str] = Counter(dict.fromkeys((*ENDED, *LEFT_ALONE), 0))
         self._noted: set[int] = set()  # jobs whose backstop is in the journal
@@ -106,6 +110,9 @@ class JobReaper:
     @never_raises(None, log)
     def _look(self, job: Job) -> str | None:
         """What was done about one job, or why it was left alone."""
+        with self._database.read() as tx:
+            if not self._scope.covers(tasks.get(tx, job.task_id).repo):
+                return OUT_OF_SCOPE
         if job.claimed_by != self._boot_id:
             return self._tier_1(job)
         running_for = self._worker.running_for(job.id)

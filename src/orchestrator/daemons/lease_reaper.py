@@ -1,10 +1,12 @@
 """The reaper of leases: dead owners at once, hung ones at the backstop (S-07 tier 3, FR-3, law 6).
 
-A loop of its own: whoever hangs may be the reaper of jobs itself.
+A loop of its own: whoever hangs may be the reaper of jobs itself. Its scope bounds this pass alone: a dead owner is
+replaced by whoever wants the task, and at the next start, in any repository.
 """
 
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.domain.lease import Actor
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.ownership.reclaims import Why
 from orchestrator.runtime.wakeups import Wakeups
 from orchestrator.transition_lease import Ownership
@@ -23,16 +25,18 @@ class LeaseReaper:
         interval_s: float,
         max_held_s: float,
         wakeups: Wakeups,
+        scope: Scope = EVERYTHING,
     ) -> None:
         self.interval_s = interval_s
         self._ownership = ownership
         self._driver = driver
         self._max_held_s = max_held_s
         self._wakeups = wakeups
+        self._scope = scope
 
     def run_once(self) -> dict[str, int]:
         """One pass over all leases, and over what threads of this process are at."""
-        taken = self._ownership.reclaim(Actor.REAPER, self._max_held_s)
+        taken = self._ownership.reclaim(Actor.REAPER, self._max_held_s, of=self._scope)
         self._driver.give_up(lease.task_id for lease in taken if lease.own)
         if taken:
             self._wakeups.tasks([lease.task_id for lease in taken], Actor.REAPER)

@@ -2,7 +2,8 @@
 
 It leaves alone what somebody owns, what a person has to decide and what cannot have changed, and counts why. A person's
 word and an unsettled effect are looked at whatever holds the task; so is one that is broken after its merge, for it may
-be closed by what was done since. Places that stay silent are told to a person.
+be closed by what was done since. Places that stay silent are told to a person. Its scope says whose tasks it looks at;
+what it tells people of (silence, slots, epochs) it tells of all.
 """
 
 import threading
@@ -21,6 +22,7 @@ from orchestrator.db import effects, jobs, mail, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.task import Hold, Task
 from orchestrator.runtime.process import Liveness
 from orchestrator.stage_engine.pull_requests import held_for_it
@@ -55,6 +57,7 @@ class Reconciler:
         main_of: Callable[[RepoName], Sha | None],
         hasten: Callable[[], int],
         interval_s: float,
+        scope: Scope = EVERYTHING,
     ) -> None:
         """``main_of`` reads the tip of a repository's default branch: what blocks a task is mended there.
         ``hasten`` has what has lain in the inbox for too long looked at, and says how much that is."""
@@ -65,6 +68,7 @@ class Reconciler:
         self._silent = silent
         self._main_of = main_of
         self._hasten = hasten
+        self._scope = scope
         self._audit = SlotAudit(database)
         self._epochs = EpochAudit(database)
         self._blocked_at: dict[TaskId, Sha | None] = {}  # the tip at which a blocked task was last looked at
@@ -117,12 +121,12 @@ class Reconciler:
     def _judge(
         self, now: _Pass, task: Task, has_job: bool, depends: bool, blocked: dict[TaskId, Sha | None]
     ) -> Skip | None:
-        mended = True
-        if task.hold is Hold.BLOCKED and not depends and not held_for_it(task):
+        mended, covered = True, self._scope.covers(task.repo)
+        if covered and task.hold is Hold.BLOCKED and not depends and not held_for_it(task):
             tip = self._tip(now, task.repo)
             mended = tip is not None and self._blocked_at.get(task.id) != tip
             blocked[task.id] = tip or self._blocked_at.get(task.id)
-        around = Around(now.owners, has_job, depends, mended, task.id in now.urgent)
+        around = Around(now.owners, has_job, depends, mended, covered, task.id in now.urgent)
         skip = why_skipped(task, around)
         if skip in (Skip.LEASED, Skip.LEASE_UNKNOWN):
             blocked.pop(task.id, None)  # it has not been looked at

@@ -12,6 +12,7 @@ from orchestrator.runtime.process import Liveness
 class Skip(StrEnum):
     """A reason not to look at a task now. Names are a contract: ``GET /queue`` counts by them."""
 
+    OUT_OF_SCOPE = "out_of_scope"
     LEASED = "leased"
     LEASE_UNKNOWN = "lease_unknown"
     ESCALATED = "escalated"
@@ -29,11 +30,14 @@ class Around:
     has_job: bool = False
     depends: bool = False  # on tasks that are not done, as an earlier look has found
     mended: bool = True  # what blocks it may be gone
+    covered: bool = True  # by the reconciler's scope
     urgent: bool = False  # a person's word or an unsettled effect waits: only an owner comes before that
 
 
 def why_skipped(task: Task, around: Around) -> Skip | None:
     """The first reason that holds; None where the task is to be looked at."""
+    if not around.covered:
+        return Skip.OUT_OF_SCOPE
     if around.owners is None:
         return Skip.LEASE_UNKNOWN
     owner = around.owners.get(task.id, Liveness.DEAD)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.domain.ids import BootId, RunId, TaskId
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 
 
@@ -19,7 +20,6 @@ class Actor(StrEnum):
     OPERATOR = "operator"
 
 
-EVERY_REPOSITORY = "*"
 OWN_PART = 2 / 3  # of the TTL: the rest is the margin for clocks that drift and for answers on their way
 
 
@@ -28,27 +28,10 @@ def own_term_s(process_ttl_s: float) -> float:
     return process_ttl_s * OWN_PART
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose transitions run under a lease (FR-7). Outside of it law 1 is off; laws 2 to 5 hold everywhere."""
-
-    enabled: bool = True
-    repos: frozenset[str] = frozenset({EVERY_REPOSITORY})
-    self_repo: str = ""  # the repository of this very installation; all that is left where none is named
-
-    def covers(self, repo: str) -> bool:
-        """Whether a repository's tasks are leased."""
-        if not self.enabled:
-            return False
-        return EVERY_REPOSITORY in self.repos or repo in self.named()
-
-    def named(self) -> frozenset[str]:
-        """The repositories that the setting comes down to."""
-        return self.repos or frozenset({self.self_repo} - {""})
-
-    def switches(self) -> str:
-        """What all processes of a database must have alike, as ``name=value`` words (DESIGN §5)."""
-        return f"transition_lease={'on' if self.enabled else 'off'} repos={','.join(sorted(self.named())) or '-'}"
+def switches(scope: Scope) -> str:
+    """What all processes of a database must have alike, as ``name=value`` words (DESIGN §5)."""
+    named = ",".join(sorted(scope.named())) or "-"
+    return f"transition_lease={'on' if scope.enabled else 'off'} repos={named}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,9 @@ BLOCKS: Mapping[str, str] = {
     "`enabled` and `scope`, jobs whose end is being worked on (`finalizing`), and the process's own `term`.",
     "queue_worker": "What the queue's worker is at.",
     "driver": "How many tasks are looked at, and how many are due.",
-    "drift": "What environments run, once their deploys are over.",
-    "reaper": "Jobs that were ended, by tier, and why others were left alone.",
-    "reconciler": "Passes, looks, and why tasks were left alone.",
+    "drift": "What environments run, once their deploys are over; `enabled` and `scope` of the watch.",
+    "reaper": "Jobs that were ended, by tier, and why others were left alone; `enabled` and `scope`.",
+    "reconciler": "Passes, looks, and why tasks were left alone; `enabled` and `scope`.",
 }
 """The blocks of ``GET /queue``. The names are a contract: added, never changed."""
 

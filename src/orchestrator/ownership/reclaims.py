@@ -16,7 +16,8 @@ from orchestrator.db.leases import Held, LeaseRow
 from orchestrator.domain.errors import LostRace, NotFound, OrchestratorError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, TaskId
-from orchestrator.domain.lease import Actor, Scope
+from orchestrator.domain.lease import Actor
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
 from orchestrator.observability.never_raise import never_raises
@@ -103,12 +104,19 @@ class Reclaims:
         with self._lock:
             return dict(self._counts)
 
-    def sweep(self, actor: Actor, max_held_s: float) -> list[Reclaimed]:
-        """Look at every lease: take those of dead owners, and of owners that have had one for longer than
-        ``max_held_s``, whoever they are.
+    def sweep(self, actor: Actor, max_held_s: float, of: Scope) -> list[Reclaimed]:
+        """Look at every lease ``of`` these repositories: take those of dead owners, and of owners that have had one for
+        longer than ``max_held_s``, whoever they are.
         """
         cases = [*self._stored(actor, max_held_s), *self._own(actor, max_held_s)]
-        return [done for case in cases if (done := self.take_away(case)) is not None]
+        return [
+            done for case in cases if self._covered(case, of) and (done := self.take_away(case)) is not None
+        ]
+
+    def _covered(self, case: Case, of: Scope) -> bool:
+        with self._database.read() as tx:
+            known = _known(tx, case.task_id)
+        return known is None or of.covers(known.repo)  # what belongs to no task is nobody's to leave alone
 
     @never_raises(None, log)
     def of_person(self, task_id: TaskId, person: str, reason: str) -> Case | None:

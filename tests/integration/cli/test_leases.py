@@ -106,10 +106,35 @@ def test_what_is_out_of_scope_is_said(shop: Here, monkeypatch: pytest.MonkeyPatc
     assert "out of the leases' scope" in said.err
 
 
-def test_doctor_says_whose_tasks_run_without_a_lease(shop: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+MECHANISMS = [
+    ("leases", "TRANSITION_LEASE"),
+    ("reaper", "REAPER"),
+    ("reconciler", "RECONCILER"),
+    ("drift watch", "DRIFT_WATCH"),
+]
+
+
+@pytest.mark.parametrize(("about", "setting"), MECHANISMS)
+def test_doctor_says_whom_a_mechanism_leaves_alone(
+    shop: Here, monkeypatch: pytest.MonkeyPatch, about: str, setting: str
+) -> None:
     def found() -> list[str]:
-        return [f["text"] for f in shop("doctor", "--json").data["findings"] if f["about"] == "leases"]
+        findings = shop("doctor", "--json").data["findings"]
+        return [f"{f['text']} {f['hint']}" for f in findings if f["about"] == about]
 
     assert found() == []
-    monkeypatch.setenv("ORCH_TRANSITION_LEASE_REPOS", "shpo")
-    assert ["shop" in text for text in found()] == [True]
+    monkeypatch.setenv(f"ORCH_{setting}_REPOS", "shpo")
+    (text,) = found()
+    assert "shop" in text
+    assert f"ORCH_{setting}_ENABLED and ORCH_{setting}_REPOS" in text
+
+
+@pytest.mark.parametrize("block", ["reaper", "reconciler", "drift"])
+def test_the_queue_shows_whom_a_mechanism_looks_after(
+    shop: Here, monkeypatch: pytest.MonkeyPatch, block: str
+) -> None:
+    for name in ("REAPER", "RECONCILER", "DRIFT_WATCH"):
+        monkeypatch.setenv(f"ORCH_{name}_REPOS", "another,one")
+    assert (
+        shop("queue", "--json").data[block].items() >= {"enabled": True, "scope": ["another", "one"]}.items()
+    )

@@ -15,6 +15,7 @@ from orchestrator.domain.errors import AuthorityUnreachable, DatabaseError
 from orchestrator.domain.ids import BootId, EffectId, RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Signal, Task, Ticket
 from orchestrator.finalizer_liveness import FinalizerLiveness
@@ -35,6 +36,7 @@ class Net:
     woken: list[TaskId] = field(default_factory=list)
     main: Sha | None = Sha("a" * 40)
     readable: bool = True
+    scope: Scope = field(default_factory=Scope)
 
     def __post_init__(self) -> None:
         silent = SilentAuthorities(self.store.database, clock=self.store.clock, alert_s=ALERT_S)
@@ -46,6 +48,7 @@ class Net:
             main_of=self._main_of,
             hasten=lambda: 0,
             interval_s=30,
+            scope=self.scope,
         )
 
     def wake(self, ids: Iterable[TaskId]) -> None:
@@ -198,6 +201,22 @@ def test_an_epoch_from_the_future_is_told_once(net: Net) -> None:
     [alert] = net.alerts()
     assert task.work_item in alert
     assert net.store.epoch(task.id) == 100
+
+
+def test_tasks_out_of_scope_are_left_alone_and_counted_whatever_waits(net: Net) -> None:
+    other = RepoName("other")
+    with net.store.database.write() as tx:
+        tx.execute("repositories.add", name=other, forge="local", location="/other", prefix="OTH")
+        mine = tasks.add(tx, other, WorkItem("OTH-1"), Ticket("Mine"))
+        assert mine is not None
+    net.hold(net.store.new_task(), Hold.BLOCKED)
+    _failing(net)  # an effect that is not settled
+    far = Net(net.store, net.ownership, scope=Scope(repos=frozenset({other})), main=None)
+    assert far.pass_() == [mine.id]
+    assert far.skipped() == {"out_of_scope": 2}
+    net.store.clock.advance(ALERT_S + 1)
+    far.pass_()
+    assert len(far.alerts()) == 1, "people are told of every silent authority"
 
 
 # --- H20: an authority that stays silent ------------------------------------------------------------------------------

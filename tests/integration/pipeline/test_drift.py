@@ -73,4 +73,4 @@ def test_the_kill_switch_lets_nobody_look(pipeline: Build) -> None:
     line.settings |= {"ORCH_DRIFT_WATCH_ENABLED": "false", "ORCH_DRIFT_INTERVAL_S": "0.05"}
     line.start()
     line.done(line.add())
-    assert line.app.operations.queue()["drift"] == {"enabled": False, "environments": []}
+    assert line.app.operations.queue()["drift"] == {"enabled": False, "scope": ["*"], "environments": []}

@@ -94,4 +94,4 @@ def test_the_queue_says_why_tasks_are_left_alone(pipeline: Build) -> None:
     assert wait_until(passed_over)
     queue = line.app.operations.queue()
     assert set(queue) == set(BLOCKS)
-    assert set(queue["reaper"]) == {"ended", "skipped"}  # type: ignore[call-overload]
+    assert set(queue["reaper"]) == {"enabled", "scope", "ended", "skipped"}  # type: ignore[call-overload]

@@ -23,6 +23,7 @@ from orchestrator.config import (
     load_settings,
 )
 from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.scope import Scope
 
 HOME = {"ORCH_HOME": "/srv/orch"}
 TOKEN = "canary-0123456789"
@@ -123,6 +124,23 @@ def test_whose_tasks_run_under_a_lease(repos: str | None, named: list[str]) -> N
     assert not load_settings(HOME | given | {"ORCH_TRANSITION_LEASE_ENABLED": "no"}).lease_scope.covers(
         "shop"
     )
+
+
+@pytest.mark.parametrize("mechanism", ["reaper", "reconciler", "drift_watch"])
+def test_whose_tasks_a_mechanism_looks_after(mechanism: str) -> None:
+    """As it is with leases: a kill-switch and a scope for each (S-21, S-22)."""
+
+    def named(**given: str) -> list[str] | None:
+        told = {f"ORCH_{mechanism.upper()}_{name.upper()}": value for name, value in given.items()}
+        settings = load_settings(HOME | told | {"ORCH_SELF_REPO": "orch"})
+        scope = getattr(settings, f"{mechanism}_scope")
+        assert isinstance(scope, Scope)
+        return sorted(scope.named()) if scope.enabled else None
+
+    assert named() == ["*"]
+    assert named(repos="shop, enduro-trails") == ["enduro-trails", "shop"]
+    assert named(repos="") == ["orch"]
+    assert named(enabled="no", repos="shop") is None
 
 
 def test_an_address_of_version_six_is_written_in_brackets() -> None:

@@ -12,6 +12,7 @@ from orchestrator.daemons.drift_watch import LOOKS, DriftWatch
 from orchestrator.deploy.health import Seen
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import RepoName, Sha
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from tests.fixtures_db import Store
@@ -39,6 +40,7 @@ class World:
     open: frozenset[RepoName] = frozenset({RepoName("sample")})
     between: Any = None  # happens while an environment is asked
     sequence: int = 0
+    scope: Scope = field(default_factory=Scope)
 
     def __post_init__(self) -> None:
         place = lambda name: SimpleNamespace(name=name, probe=name)  # noqa: E731
@@ -54,6 +56,7 @@ class World:
             lambda: self.open,
             clock=self.store.clock,
             interval_s=1,  # type: ignore[arg-type]
+            scope=self.scope,
         )
         return self.watch
 
@@ -124,6 +127,15 @@ def test_what_runs_as_deployed_is_told_nobody(world: World) -> None:
     world.runs["production"] = M1
     world.look(LOOKS * 2)
     assert (world.state(), world.alerts(), world.asked) == ("as deployed", [], LOOKS * 2)
+
+
+def test_an_environment_out_of_scope_is_not_even_asked(world: World) -> None:
+    world.started(M1)
+    world.runs["production"] = OTHER
+    world.scope = Scope(repos=frozenset({"another"}))
+    world.new_life()
+    world.look(LOOKS + 1)
+    assert (world.watch.snapshot(), world.alerts(), world.asked) == ([], [], 0)
 
 
 def test_something_else_is_told_once_with_its_number_and_told_over_once(world: World, store: Store) -> None:

@@ -11,6 +11,7 @@ from orchestrator.daemons.lease_reaper import LeaseReaper
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
@@ -101,3 +102,51 @@ def test_the_task_of_a_dead_owner_is_looked_at(store: Store, line: Line) -> None
     line.engine.looks.append((task.id, "hangs"))
     assert line.reaper.run_once() == {"stale": 1, "forced": 0}
     wait_until(lambda: line.went_through(task.id))
+
+
+def reaper_elsewhere(owner: Ownership) -> LeaseReaper:
+    """One that looks after another repository only."""
+    driver = TaskDriver(
+        cast(Any, None), threads=0, clock=SystemClock(), entropy=SystemEntropy(), wakeups=Wakeups()
+    )
+    return LeaseReaper(
+        owner,
+        driver,
+        interval_s=1.0,
+        max_held_s=BACKSTOP_S,
+        wakeups=Wakeups(),
+        scope=Scope(repos=frozenset({"another"})),
+    )
+
+
+def test_out_of_its_scope_a_dead_owner_is_replaced_by_whoever_wants_the_task(store: Store) -> None:
+    """Law 6 is ownership's, not the reaper's pass."""
+    task, ends = store.new_task(stage=Stage.DEVELOPMENT), store.new_task(stage=Stage.DEVELOPMENT)
+    register(store, start_ticks=1)
+    plant(store, task)
+    plant(store, ends)
+    mine = ownership(store)
+    assert reaper_elsewhere(mine).run_once() == {"stale": 0, "forced": 0}
+    with mine.transition(task.id, Actor.RECONCILER) as lease:
+        assert lease is not None
+    assert [taken.task_id for taken in mine.reclaim(Actor.RECOVERY, BACKSTOP_S)] == [ends.id]
+
+
+def test_out_of_its_scope_what_hangs_waits_for_a_person(store: Store) -> None:
+    """Of this process too, and where there is no row because leases are switched off."""
+    task = store.new_task(stage=Stage.DEVELOPMENT)
+    for scope in (Scope(), Scope(enabled=False)):
+        mine = ownership(store, scope=scope)
+        with mine.transition(task.id, Actor.MONITOR) as lease:
+            assert lease is not None
+            store.clock.advance(BACKSTOP_S + 1)
+            assert reaper_elsewhere(mine).run_once() == {"stale": 0, "forced": 0}
+            assert mine.release_by_person(task.id, person="ann", reason="it hangs") is not None
+
+
+def test_the_lease_of_no_task_is_out_of_nobodys_scope(store: Store) -> None:
+    task = store.new_task(stage=Stage.DEVELOPMENT)
+    register(store, start_ticks=1)
+    plant(store, task)
+    store.raw("UPDATE transition_lease SET task_id = 4711")
+    assert reaper_elsewhere(ownership(store)).run_once() == {"stale": 1, "forced": 0}

@@ -16,6 +16,7 @@ from orchestrator.db import jobs, leases, tasks
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import BootId, JobId, RunId
 from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.ownership.judge import Judge
@@ -72,6 +73,7 @@ class Shop:
     home: Path
     hands: Hands = field(default_factory=Hands)
     processes: Noting = field(default_factory=Noting)
+    scope: Scope = field(default_factory=Scope)  # of the reaper
 
     def __post_init__(self) -> None:
         store, nobody = self.store, SimpleNamespace(wake=lambda ids, owner: None)
@@ -87,7 +89,7 @@ class Shop:
         )  # fmt: skip
         self.reaper = JobReaper(
             store.database, hands, hands, lost, boot_id=ME, clock=store.clock, interval_s=1.0,
-            finalize_grace_s=120.0, max_running_s=BACKSTOP_S, wakeups=Wakeups(),
+            finalize_grace_s=120.0, max_running_s=BACKSTOP_S, wakeups=Wakeups(), scope=self.scope,
         )  # fmt: skip
         self.recovery = Recovery(
             store.database, lost, cast(Any, nobody), Folders(self.home, ME), owner, boot_id=ME, judge=judge,
@@ -125,6 +127,19 @@ class Shop:
 def shop(store: Store, tmp_path: Path) -> Shop:
     register(store, start_ticks=GONE)
     return Shop(store, tmp_path / "state")
+
+
+def test_the_reapers_scope_keeps_no_job_from_recovery(store: Store, tmp_path: Path) -> None:
+    """S-21: what its passes leave alone, the next start finds."""
+    register(store, start_ticks=GONE)
+    shop = Shop(store, tmp_path / "state", scope=Scope(repos=frozenset({"another"})))
+    job = shop.left()
+    assert shop.reaper.run_once() == {"dead_owner": 0, "not_finalised": 0, "backstop": 0}
+    assert shop.owner(job) == OTHER
+    skipped = shop.reaper.snapshot()["skipped"]
+    assert isinstance(skipped, dict) and skipped["out_of_scope"] == 1
+    assert shop.recovery.recover_on_startup()["adopted"] == 1
+    assert shop.owner(job) == ME
 
 
 def test_one_bad_run_folder_holds_up_no_other_job(shop: Shop, logged: Logged) -> None:

@@ -53,6 +53,13 @@ def test_a_live_or_unknown_owner_comes_before_everything(
     assert why_skipped(task, Around({task.id: owner}, urgent=urgent)) is why
 
 
+@pytest.mark.parametrize("owners", [None, {}], ids=["leases not read", "free"])
+def test_what_is_out_of_scope_is_left_alone_whatever_waits(
+    task: Task, owners: dict[int, Liveness] | None
+) -> None:
+    assert why_skipped(task, Around(owners, covered=False, urgent=True)) is Skip.OUT_OF_SCOPE
+
+
 @pytest.mark.parametrize("hold", list(Hold))
 def test_a_persons_word_or_an_unsettled_effect_is_looked_at_whatever_holds(task: Task, hold: Hold) -> None:
     around = Around({}, has_job=True, depends=True, mended=False, urgent=True)

@@ -9,7 +9,8 @@ import pytest
 from orchestrator.db import leases, tasks
 from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import BootId, TaskId
-from orchestrator.domain.lease import Actor, Lease, Scope
+from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.ownership.reclaims import Reclaimed, Why

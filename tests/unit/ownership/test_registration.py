@@ -10,12 +10,12 @@ from orchestrator.db import leases
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import DatabaseError, OperatorError
 from orchestrator.domain.ids import BootId
-from orchestrator.domain.lease import Scope
+from orchestrator.domain.lease import switches
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import SystemProcesses
-from orchestrator.transition_lease import EVERYTHING
 from tests.fixtures_db import Store
 from tests.fixtures_ownership import Logged, register
 
@@ -53,7 +53,7 @@ def registration(
     term, processes = Term(store.clock, TTL_S), SystemProcesses()
     judge = Judge(boot_id=boot_id, processes=processes, clock=store.clock, term=term)
     return Registration(
-        database or store.database, boot_id, processes, store.clock, term, judge, "serve", scope.switches()
+        database or store.database, boot_id, processes, store.clock, term, judge, "serve", switches(scope)
     )
 
 

@@ -12,12 +12,13 @@ from orchestrator.db import leases, tasks
 from orchestrator.db.leases import LeaseRow, ProcessRow
 from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import BootId, RunId, TaskId
-from orchestrator.domain.lease import Actor, Lease, Scope, own_term_s
+from orchestrator.domain.lease import Actor, Lease, own_term_s
+from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
-from orchestrator.transition_lease import EVERYTHING, Ownership
+from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import REPO, Store, on_each
 from tests.fixtures_ownership import (
     ME,

@@ -1,0 +1,31 @@
+"""Whose tasks a mechanism looks after: its kill-switch and its repositories (S-21, S-22)."""
+
+from dataclasses import dataclass
+
+EVERY_REPOSITORY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Of leases (FR-7: outside of it law 1 is off, and laws 2 to 5 hold everywhere) and of each pass over tasks."""
+
+    enabled: bool = True
+    repos: frozenset[str] = frozenset({EVERY_REPOSITORY})
+    self_repo: str = ""  # the repository of this very installation; all that is left where none is named
+
+    def covers(self, repo: str) -> bool:
+        """Whether a repository's tasks are among them."""
+        if not self.enabled:
+            return False
+        return EVERY_REPOSITORY in self.repos or repo in self.named()
+
+    def named(self) -> frozenset[str]:
+        """The repositories that the setting comes down to."""
+        return self.repos or frozenset({self.self_repo} - {""})
+
+    def shown(self) -> dict[str, object]:
+        """What ``GET /queue`` says of it."""
+        return {"enabled": self.enabled, "scope": sorted(self.named())}
+
+
+EVERYTHING = Scope()

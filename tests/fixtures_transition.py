@@ -6,7 +6,7 @@ from happening twice can only be the mechanism under test.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,7 @@ class Outside:
     shown: dict[str, object] = field(default_factory=dict)  # of the merge, other than what was asked for
     unusable: set[Sha] = field(default_factory=set)  # commits whose configuration this version refuses
     by_hand: Landed | None = None  # what main shows though nothing was asked for
+    config: bytes = CONFIG
 
     def tip(self, branch: str) -> Sha:
         return self.main if branch == self.default_branch else HEAD
@@ -101,7 +102,15 @@ class Outside:
         return next((Landed(each, each.sha, each.tree) for each in candidates if each.sha == self.main), None)
 
     def read(self, commit: Sha, path: str, limit: int) -> bytes:
-        return CONFIG if commit not in self.unusable else b"[ci]\ncommmand = 1\n"
+        return self.config if commit not in self.unusable else b"[ci]\ncommmand = 1\n"
+
+    def list_files(self, commit: Sha, folder: str = "") -> list[object]:
+        """No document was written."""
+        return []
+
+    def contents(self, blobs: Iterable[object]) -> dict[object, bytes]:
+        """Nor can one be read."""
+        return {}
 
     def fetch(self) -> None:
         """There is nothing to bring."""
@@ -222,9 +231,10 @@ class Bench:
             assert leases.heartbeat(tx, BootId(boot_id))
         self.terms[BootId(boot_id)].renew(since)
 
-    def before_the_merge(self) -> Task:
-        """A task in deploy-staging whose every step but the merge is behind it, with the slots in hand."""
-        task = self.store.new_task(stage=Stage.TESTING)
+    def before_the_merge(self, *to_do: Step, **ticket: str) -> Task:
+        """A task in deploy-staging whose every step but the merge, and what is ``to_do`` before it, is behind it, with
+        the slots in hand."""
+        task = self.store.new_task(stage=Stage.TESTING, **ticket)
         with self.database.write() as tx:
             tasks.set_branch(tx, task.id, "orch/smp-1", BASE)
             tasks.set_head(tx, task.id, HEAD)
@@ -239,7 +249,7 @@ class Bench:
             detail: Mapping[str, object] = {"percent": 80.0}
             evidence.record_check(tx, task, evidence.CheckResult(JobKind.CANDIDATE_CI, M, True, detail))
             for step in STAGE_STEPS[Stage.DEPLOY_STAGING]:
-                if step != MERGE:
+                if step not in (MERGE, *to_do):
                     evidence.mark_step(tx, task, step.name)
         self._settled_image(task)
         return self.store.task(task.id)
@@ -263,9 +273,9 @@ class Bench:
         check = evidence.CheckResult(JobKind.PRODUCTION_HEALTH, M, False, {"reason": "it is ill"})
         assert engine.finish_job(job, JobStatus.DONE, check=check)
 
-    def before(self, stage: Stage, step: Step) -> Task:
+    def before(self, stage: Stage, step: Step, **ticket: str) -> Task:
         """A task in a stage before the merge whose every earlier step is behind it."""
-        task = self.store.new_task(stage=stage)
+        task = self.store.new_task(stage=stage, **ticket)
         with self.database.write() as tx:
             tasks.set_branch(tx, task.id, "orch/smp-1", BASE)
             tasks.set_head(tx, task.id, HEAD)
@@ -296,6 +306,16 @@ class Bench:
 
     def jobs(self) -> list[str]:
         return [row["kind"] for row in self.store.rows("SELECT kind FROM jobs ORDER BY id")]
+
+    def notes(self, what: str) -> int:
+        """How often a delivery of the kind has been noted in a task's story."""
+        rows = self.store.rows("SELECT data FROM events WHERE type = 'note'")
+        return sum(what in row["data"] and "told_by" in row["data"] for row in rows)
+
+    def owner(self) -> str:
+        """Which process holds the one lease there is."""
+        [row] = self.store.rows("SELECT owner_boot_id FROM transition_lease")
+        return str(row["owner_boot_id"])
 
     def ratchets(self) -> int:
         return len(self.store.rows("SELECT 1 FROM coverage_baseline"))

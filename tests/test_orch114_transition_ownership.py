@@ -7,27 +7,29 @@ real processes and real SIGKILL are in ``tests/proofs`` and ``tests/integration/
 import ast
 import inspect
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
 from orchestrator import finalizer_liveness, transition_lease
 from orchestrator.daemons.outbox import Outbox
-from orchestrator.db import jobs, leases, mail, tasks
+from orchestrator.db import evidence, jobs, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.migrate import init_db
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import BootId, TaskId
-from orchestrator.domain.job import JobKind, JobStatus
+from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Signal, Task
+from orchestrator.domain.task import Hold, Task
 from orchestrator.finalizer_liveness import FinalizerLiveness
 from orchestrator.gates.quality_gates import QG_CHECKS
 from orchestrator.notifications.log import LogNotifier
@@ -36,16 +38,24 @@ from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.ownership import judge, reclaims, registration, term
 from orchestrator.ownership.term import Term
-from orchestrator.rules.transitions import STAGE_TRANSITIONS, EdgeKind
+from orchestrator.rules.transitions import (
+    APPROVED,
+    CONFIRM_DEPLOY,
+    STAGE_TRANSITIONS,
+    EdgeKind,
+    Step,
+    StepKind,
+)
 from orchestrator.runtime.process import SystemProcesses
-from orchestrator.stage_engine.signals import CANCEL
 from orchestrator.stage_engine.situation import Outcome
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.transition_lease import Ownership
+from tests.deliveries import TICKET, gitea_pull, gitea_push, gitea_status, plane_comment, plane_state
+from tests.doors import Doors, doors_of
 from tests.fixtures_db import REPO, Store
 from tests.fixtures_desk import Desk, Serve
 from tests.fixtures_ownership import Logged
-from tests.fixtures_transition import TTL_S, Bench, Points, stopped_at
+from tests.fixtures_transition import CONFIG, HEAD, TTL_S, Bench, Points, stopped_at
 from tests.waiting import PATIENCE_S
 
 ONCE = {EffectName.MERGE_PR: 1, EffectName.IMAGE: 1, EffectName.DEPLOY_INIT: 1}
@@ -54,6 +64,7 @@ EFFECT_POINTS = [
     for name in ("merge_pr", "image", "deploy_init")
     for when in ("intended", "before_probe", "before_act", "after_act")
 ]
+ASKING = CONFIG + b"[approvals]\nanalysis = true\ndeploy = true\n"
 POINTS = [*EFFECT_POINTS, "transition.before_commit", "transition.after_commit"]
 
 
@@ -103,6 +114,13 @@ def two_enter(
 def test_tc01_two_entries_into_deploy_staging_do_everything_once(bench: Bench, second: Actor) -> None:
     outcome, deferred, _ = two_enter(bench, second)
     assert (outcome, deferred) == (Outcome.WORKING, Outcome.DEFERRED)
+    everything_once(bench)
+
+
+def test_tc01_the_second_entry_comes_when_the_commit_has_given_the_lease_back(bench: Bench) -> None:
+    """Whoever is first goes on; all the same everything happens once."""
+    outcome, other, _ = two_enter(bench, Actor.REAPER, point="transition.after_commit")
+    assert Outcome.WORKING in (outcome, other)
     everything_once(bench)
 
 
@@ -168,83 +186,140 @@ def test_tc03_the_lease_is_seen_by_others_and_released_on_every_way_out(bench: B
         assert lease is not None
 
 
-# --- TC-04, TC-05 -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("way_out", ["success", "exception", "rollback"])
+def test_tc03_a_finaliser_gives_its_lease_back_on_every_way_out(bench: Bench, way_out: str) -> None:
+    """The same through the engine: the edge is taken, breaks in the middle, or production is rolled back after it."""
+    task = bench.before_the_merge()
+    points = Points()
+    engine, _ = bench.process("first", points=points)
+    if way_out == "exception":
 
+        def fault() -> None:
+            raise ValueError(way_out)
 
-@pytest.mark.parametrize("point", POINTS)
-def test_tc04_the_reaper_defers_to_a_live_owner_on_every_edge(bench: Bench, point: str) -> None:
-    outcome, deferred, reaper = two_enter(bench, Actor.REAPER, point=point)
-    if point == "transition.after_commit":  # the commit has given the lease back: whoever is first goes on
-        assert Outcome.WORKING in (outcome, deferred)
+        points.on("merge_pr.before_act", fault)
+        with pytest.raises(ValueError, match=way_out):
+            engine.advance_stage(task.id, Actor.MONITOR)
     else:
-        assert (outcome, deferred) == (Outcome.WORKING, Outcome.DEFERRED)
-        assert reaper.snapshot()["deferred"] == {"reaper": 1}
+        assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING
+    if way_out == "rollback":
+        bench.unhealthy(engine, "first")
+        engine.advance_stage(task.id, Actor.MONITOR)
+        assert bench.outside.calls[EffectName.DEPLOY_UNDO] == 1
+        assert bench.store.task(task.id).hold is Hold.ESCALATED
+    assert bench.lease_rows() == 0
+    _, others = bench.process("second")
+    with others.transition(task.id, Actor.REAPER) as lease:
+        assert lease is not None
+
+
+# --- TC-04 ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [*EFFECT_POINTS, "transition.before_commit"])
+def test_tc04_both_reapers_leave_a_task_to_its_live_owner_on_every_edge(
+    bench: Bench, tmp_path: Path, point: str
+) -> None:
+    """No lease is taken from it, and the look that the job reaper asks for is deferred and counted: nothing is advanced
+    a second time."""
+    task = bench.before_the_merge()
+    with doors_of(bench, tmp_path) as service, standing_at(bench, task, point) as finaliser:
+        before, stage = bench.outside.calls.copy(), stage_of(bench)
+        left_by_the_dead(bench)
+        assert service.app.lease_reaper.run_once() == {"stale": 0, "forced": 0}
+        assert service.app.reaper.run_once()["dead_owner"] == 1  # has its task looked at
+        service.stands_back(Actor.REAPER)
+        assert (bench.outside.calls, stage_of(bench)) == (before, stage)
+        assert bench.owner() == "first"
+        bench.store.raw("DELETE FROM jobs")  # it has shown what it had to
+    assert finaliser.result() is Outcome.WORKING
     everything_once(bench)
 
 
-def test_tc04_one_of_two_reapers_takes_a_running_job(store: Store) -> None:
-    task = store.new_task(stage=Stage.DEVELOPMENT)
-    with store.database.write() as tx:
-        jobs.enqueue(tx, task, jobs.NewJob(JobKind.DEVELOPER))
-        job = jobs.claim_next_job(tx, BootId("dead"))
-    assert job is not None
-    with store.database.write() as tx:
-        first = jobs.reap_running_job(tx, job, "its owner is dead")
-        second = jobs.reap_running_job(tx, job, "its owner is dead")
-    assert (first, second) == (JobStatus.QUEUED, None)
+def test_tc04_a_job_at_which_its_owner_lives_is_not_reaped(bench: Bench, tmp_path: Path) -> None:
+    """Of another process that lives, and of this one while a thread is at it or has only just left it."""
+    task = bench.before_the_merge()
+    bench.process("first")
+    with doors_of(bench, tmp_path) as service:
+        for owner, why in (("first", "owner_may_live"), ("service", "within_grace")):
+            running = claimed_by(bench, task, owner)
+            assert set(service.app.reaper.run_once().values()) == {0}
+            assert service.app.reaper.snapshot()["skipped"][why] == 1  # type: ignore[index]
+            [row] = bench.store.rows("SELECT status, claimed_by FROM jobs")
+            assert tuple(row) == ("running", owner)
+            with bench.database.write() as tx:
+                assert jobs.finish(tx, running, BootId(owner), JobStatus.DONE)
+            bench.store.raw("DELETE FROM jobs")
+        assert not bench.outside.calls
 
 
-def test_tc05_a_dead_owner_is_replaced_at_once(bench: Bench) -> None:
+def test_tc04_one_of_two_reapers_takes_a_running_job(bench: Bench, tmp_path: Path) -> None:
+    """The rowcount guard of ``reap_running_job``: two services see the same dead owner, and its job goes back once."""
+    left_by_the_dead(bench, attempts=3)
+    with (
+        doors_of(bench, tmp_path / "one", "one", driving=False) as one,
+        doors_of(bench, tmp_path / "two", "two", driving=False) as two,
+    ):
+        meeting = threading.Barrier(2, timeout=PATIENCE_S)
+        for doors in (one, two):
+            doors.meet_before_reaping(meeting)
+        with ThreadPoolExecutor(2) as pool:
+            seen = list(pool.map(lambda doors: doors.app.reaper.run_once(), (one, two)))
+        assert sorted(each["dead_owner"] for each in seen) == [0, 1]
+    requeued = "SELECT count(*) AS n FROM events WHERE type = 'job.requeued'"
+    assert bench.store.rows(requeued)[0]["n"] == 1
+
+
+# --- TC-05 ------------------------------------------------------------------------------------------------------------
+
+
+def test_tc05_a_dead_owner_is_replaced_at_once(bench: Bench, tmp_path: Path) -> None:
     """Its process provably does not exist any more; nothing waits for a term."""
     task = bench.before_the_merge()
-    with held_by(bench, task, start_ticks=1):
-        engine, reaper = bench.process("second")
-        assert engine.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
-        assert reaper.snapshot()["stale_reclaims"] == 1
-    everything_once(bench)
+    with held_by(bench, task, start_ticks=1), doors_of(bench, tmp_path) as service:
+        assert service.app.lease_reaper.run_once() == {"stale": 1, "forced": 0}
+        service.comes_to_rest()
+        assert service.ownership.snapshot()["stale_reclaims"] == 1
+        everything_once(bench)
 
 
-def test_tc05_a_silent_owner_is_replaced_when_its_term_has_ended(bench: Bench) -> None:
+def test_tc05_a_silent_owner_is_replaced_when_its_term_has_ended(bench: Bench, tmp_path: Path) -> None:
     """Nothing can be proven about a process of another machine: its heartbeat speaks for it, and has stopped."""
     task = bench.before_the_merge()
-    with held_by(bench, task, machine_boot_id="another-machine"):
-        engine, reaper = bench.process("second")
-        assert engine.advance_stage(task.id, Actor.REAPER) is Outcome.DEFERRED
+    with (
+        held_by(bench, task, machine_boot_id="another-machine"),
+        doors_of(bench, tmp_path) as service,
+    ):
+        assert service.app.lease_reaper.run_once() == {"stale": 0, "forced": 0}
         bench.store.clock.advance(TTL_S + 1)
-        bench.beat("second")
-        assert engine.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
-        assert reaper.snapshot()["stale_reclaims"] == 1
-    everything_once(bench)
+        bench.beat("service")
+        assert service.app.lease_reaper.run_once() == {"stale": 1, "forced": 0}
+        service.comes_to_rest()
+        everything_once(bench)
 
 
 @pytest.mark.parametrize(
     "point", ["merge_pr.before_act", "deploy_init.before_act", "transition.before_commit"]
 )
 def test_tc05_a_hung_owner_is_replaced_at_the_backstop_and_changes_nothing_when_it_wakes(
-    bench: Bench, point: str
+    bench: Bench, tmp_path: Path, point: str
 ) -> None:
     """Its process lives and its thread hangs: the marker does not outlast ``reaper_max_running_s`` (NFR-6)."""
     task = bench.before_the_merge()
-    points = Points()
-    there, go, hook = stopped_at()
-    points.on(point, hook)
-    hung, ownership = bench.process("first", points=points)
-    other, _ = bench.process("second")
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(hung.advance_stage, task.id, Actor.MONITOR)
-        assert there.wait(PATIENCE_S)
-        try:
-            assert ownership.reclaim(Actor.REAPER, 3600.0) == []
-            bench.store.clock.advance(3601.0)
-            bench.beat("first")
-            bench.beat("second")
-            assert len(ownership.reclaim(Actor.REAPER, 3600.0)) == 1
-            assert ownership.snapshot()["forced_reclaims"] == 1
-            if point == "transition.before_commit":
-                assert other.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
-        finally:
-            go.set()
-        assert running.result(30) in (Outcome.DEFERRED, Outcome.RETRY)
+    with (
+        doors_of(bench, tmp_path, driving=False) as service,
+        standing_at(bench, task, point) as hung,
+    ):
+        backstop = service.app.settings.reaper_max_running_s
+        assert service.app.lease_reaper.run_once() == {"stale": 0, "forced": 0}
+        bench.store.clock.advance(backstop + 1)
+        bench.beat("first")
+        bench.beat("service")
+        assert service.app.lease_reaper.run_once() == {"stale": 0, "forced": 1}
+        assert service.ownership.snapshot()["forced_reclaims"] == 1
+        if point == "transition.before_commit":
+            assert service.engine.advance_stage(task.id, Actor.REAPER) is Outcome.WORKING
+    assert hung.result() in (Outcome.DEFERRED, Outcome.RETRY)
     if point == "transition.before_commit":
         everything_once(bench)
     else:  # the doubles do not fence: what it was about to do, it did; it settled nothing
@@ -278,53 +353,128 @@ def test_tc06_the_finalizer_starts_no_new_deploy(bench: Bench) -> None:
 # --- TC-07 ------------------------------------------------------------------------------------------------------------
 
 
-def test_tc07_the_reconciler_skips_a_task_that_is_leased(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("identity", "why"),
+    [({}, "leased"), ({"machine_boot_id": "another-machine"}, "lease_unknown")],
+    ids=["alive", "unknown"],
+)
+def test_tc07_the_reconciler_skips_a_task_that_is_leased(
+    bench: Bench, tmp_path: Path, identity: Mapping[str, str], why: str
+) -> None:
+    """Its pass leaves the task alone and counts why; F-1 itself defers, should it be asked all the same. What cannot be
+    known of a lease is a reason to skip."""
     task = bench.before_the_merge()
-    with held_by(bench, task):
-        engine, reconciler = bench.process("second")
-        assert engine.advance_if_gate_passed(task.id) is Outcome.DEFERRED
-        assert reconciler.snapshot()["deferred"] == {"reconciler": 1}
+    with held_by(bench, task, **identity), doors_of(bench, tmp_path) as service:
+        assert service.app.reconciler.run_once()["looked_at"] == 0
+        assert service.app.reconciler.snapshot()["skipped"][why] == 1  # type: ignore[index]
+        assert service.engine.advance_if_gate_passed(task.id) is Outcome.DEFERRED
+        assert service.deferred(Actor.RECONCILER) == 1
         assert not bench.outside.calls
-        bench.beat("first")
-
-
-def test_tc07_what_cannot_be_known_of_a_lease_is_a_reason_to_skip(bench: Bench) -> None:
-    task = bench.before_the_merge()
-    engine, _ = bench.process("second")
-    with held_by(bench, task, machine_boot_id="another-machine"):
-        assert engine.advance_if_gate_passed(task.id) is Outcome.DEFERRED
-    assert not bench.outside.calls
 
 
 # --- TC-08 ------------------------------------------------------------------------------------------------------------
 
 
-def test_tc08_a_signal_under_a_lease_waits_and_is_applied_once(bench: Bench) -> None:
-    task = bench.before_the_merge()
-    engine, webhook = bench.process("second")
-    with held_by(bench, task):
-        say(bench, task, CANCEL)
-        assert engine.advance_stage(task.id, Actor.WEBHOOK) is Outcome.DEFERRED
-        assert webhook.snapshot()["deferred"] == {"webhook": 1}
-        assert outcomes(bench) == [None]
-    dead(bench, "first")
-    assert engine.advance_stage(task.id, Actor.WEBHOOK) is Outcome.ENDED
-    assert stage_of(bench) is Stage.CANCELLED
-    assert outcomes(bench) == ["applied"]
-    assert engine.advance_stage(task.id, Actor.WEBHOOK) is Outcome.ENDED
-    assert dict(bench.outside.calls) == {"revoke merge_pr": 1}
+def test_tc08_confirm_deploy_under_a_lease_waits_and_is_applied_once(bench: Bench, tmp_path: Path) -> None:
+    """``plane._try_advance_stage`` by the ticket's state: deferred while the task is owned, then the deploy it asked
+    for; the same delivery again, and the same word in another one, are no-ops."""
+    bench.outside.config = ASKING
+    confirm = Step(StepKind.APPROVAL, CONFIRM_DEPLOY, needs="approvals.deploy")
+    task = bench.before_the_merge(confirm, tracker="plane", external_id=TICKET)
+    with doors_of(bench, tmp_path) as service:
+        said = plane_state("Confirm Deploy")
+        sent = deferred_while_owned(bench, service, task, "plane", said["event"], said)
+        everything_once(bench)
+        assert service.outcome(sent) == "stored as confirm-deploy"
+        assert words(bench) == ["applied"]
+        assert service.receive("plane", said["event"], said) is None
+        late = plane_comment("<p>orch approve</p>")
+        assert service.receive("plane", late["event"], late, "d-2") is not None
+        assert service.app.inbox.run_once()["handled"] == 1
+        service.comes_to_rest()
+        assert [word.partition(":")[0] for word in words(bench)] == ["applied", "refused"]
+        everything_once(bench)
 
 
-def test_tc08_a_signal_that_came_too_late_is_answered(bench: Bench) -> None:
+def test_tc08_approved_under_a_lease_waits_and_is_applied_once(bench: Bench, tmp_path: Path) -> None:
+    """The analysis that was on show when the word came is approved once its task is free, and no other one."""
+    bench.outside.config = ASKING
+    approval = Step(StepKind.APPROVAL, APPROVED, needs="approvals.analysis")
+    task = bench.before(Stage.ANALYSIS, approval, tracker="plane", external_id=TICKET)
+    with doors_of(bench, tmp_path) as service:
+        said = plane_state("Approved")
+        sent = deferred_while_owned(bench, service, task, "plane", said["event"], said)
+        assert service.outcome(sent) == "stored as approved"
+        assert words(bench) == ["applied"]
+        with bench.database.read() as tx:
+            assert approval.name in evidence.steps_of_round(tx, task)
+        assert service.receive("plane", said["event"], said) is None
+        assert service.app.inbox.run_once()["handled"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "noted"),
+    [
+        ("push", gitea_push("orch/smp-1", "9" * 40), "the branch was moved"),
+        ("status", gitea_status(HEAD, "success"), "said success"),
+        ("pull_request", gitea_pull("closed", 5, "orch/smp-1"), "was closed"),
+    ],
+    ids=["handle_push", "handle_ci_status", "handle_pr"],
+)
+def test_tc08_what_the_forge_tells_under_a_lease_waits_and_writes_no_stage(
+    bench: Bench, tmp_path: Path, kind: str, payload: dict[str, Any], noted: str
+) -> None:
+    """``gitea.handle_push``, ``handle_ci_status``, ``handle_pr``: deferred, then noted once; the task is looked at by
+    the ordinary door, which does everything once."""
     task = bench.before_the_merge()
-    points = Points()
-    points.on("merge_pr.before_act", lambda: say(bench, task, CANCEL))
-    engine, _ = bench.process("first", points=points)
-    engine.advance_stage(task.id, Actor.MONITOR)
-    [outcome] = outcomes(bench)
-    assert outcome is not None
-    assert outcome.startswith("refused: the change is on main already")
-    everything_once(bench)
+    with doors_of(bench, tmp_path) as service:
+        sent = deferred_while_owned(bench, service, task, "gitea", kind, payload)
+        assert noted in str(service.outcome(sent))
+        assert bench.notes(noted) == 1
+        everything_once(bench)
+        assert service.receive("gitea", kind, payload) is None
+        assert service.app.inbox.run_once()["handled"] == 0
+        service.comes_to_rest()
+        everything_once(bench)
+
+
+def test_tc08_a_cancel_under_a_lease_waits_and_is_applied_once(bench: Bench, tmp_path: Path) -> None:
+    """A finaliser that dies with the merge intended: the cancel that came meanwhile turns it, once."""
+    task = bench.before_the_merge(tracker="plane", external_id=TICKET)
+    with doors_of(bench, tmp_path) as service:
+        said = plane_state("Cancelled")
+        with held_by(bench, task):
+            sent = service.receive("plane", said["event"], said)
+            assert sent is not None
+            assert service.app.inbox.run_once() == {"handled": 0, "deferred": 1, "failed": 0}
+            assert service.outcome(sent) is None
+        dead(bench, "first")
+        bench.store.clock.advance(60)
+        bench.beat("service")
+        assert service.app.inbox.run_once()["handled"] == 1
+        service.comes_to_rest()
+        assert stage_of(bench) is Stage.CANCELLED
+        assert words(bench) == ["applied"]
+        assert service.receive("plane", said["event"], said) is None
+        service.comes_to_rest()
+        assert dict(bench.outside.calls) == {"revoke merge_pr": 1}
+
+
+def test_tc08_a_signal_that_came_too_late_is_answered(bench: Bench, tmp_path: Path) -> None:
+    """A cancel that arrives while the merge takes place changes nothing and is refused with the reason."""
+    task = bench.before_the_merge(tracker="plane", external_id=TICKET)
+    with doors_of(bench, tmp_path) as service:
+        with standing_at(bench, task, "merge_pr.before_act"):
+            said = plane_state("Cancelled")
+            assert service.receive("plane", said["event"], said) is not None
+            assert service.app.inbox.run_once()["deferred"] == 1
+        bench.store.clock.advance(60)
+        bench.beat("service")
+        assert service.app.inbox.run_once()["handled"] == 1
+        service.comes_to_rest()
+        [outcome] = words(bench)
+        assert outcome.startswith("refused: the change is on main already")
+        everything_once(bench)
 
 
 # --- TC-09 ------------------------------------------------------------------------------------------------------------
@@ -611,14 +761,64 @@ def held_by(
                 running.result(30)
 
 
-def say(bench: Bench, task: Task, kind: str) -> None:
+@contextmanager
+def standing_at(bench: Bench, task: Task, point: str) -> Iterator["Future[Outcome]"]:
+    """A process named "first" lives and owns the task at ``point`` for the length of the block, then goes on; it has
+    come to its end when the block is left."""
+    points = Points()
+    there, go, hook = stopped_at()
+    points.on(point, hook)
+    engine, _ = bench.process("first", points=points)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(engine.advance_stage, task.id, Actor.MONITOR)
+        assert there.wait(PATIENCE_S)
+        try:
+            yield running
+        finally:
+            go.set()
+            running.result(30)
+
+
+def deferred_while_owned(
+    bench: Bench, service: Doors, task: Task, source: str, kind: str, payload: Mapping[str, Any]
+) -> int:
+    """A delivery comes while another living process owns the task, waits, and is dealt with once that is over; its
+    number in the inbox."""
+    _, theirs = bench.process("first")
+    with theirs.transition(task.id, Actor.MONITOR) as lease:
+        assert lease is not None
+        sent = service.receive(source, kind, payload)
+        assert sent is not None
+        assert service.app.inbox.run_once() == {"handled": 0, "deferred": 1, "failed": 0}
+        assert service.deferred(Actor.WEBHOOK) == 1
+        assert (service.outcome(sent), words(bench), dict(bench.outside.calls)) == (None, [], {})
+    bench.store.clock.advance(60)
+    bench.beat("service")
+    assert service.app.inbox.run_once()["handled"] == 1
+    service.comes_to_rest()
+    return sent
+
+
+def claimed_by(bench: Bench, task: Task, boot_id: str, attempts: int = 3) -> Job:
+    """A running job of the task, of a kind that no step of its stage asks for."""
     with bench.database.write() as tx:
-        signal = Signal(kind, task.stage, task.round, None, "Ann", "not wanted any more")
-        mail.receive(tx, task, signal, source="plane", dedup_key=bench.store.entropy.uuid())
+        jobs.enqueue(tx, task, jobs.NewJob(JobKind.CI, max_attempts=attempts))
+        job = jobs.claim_next_job(tx, BootId(boot_id))
+    assert job is not None
+    return job
 
 
-def outcomes(bench: Bench) -> list[str | None]:
-    return [row["outcome"] for row in bench.store.rows("SELECT outcome FROM inbox ORDER BY id")]
+def left_by_the_dead(bench: Bench, attempts: int = 1) -> None:
+    """A running job of the task whose owner has ended."""
+    tasks_of = bench.store.rows("SELECT id FROM tasks")
+    task = bench.store.task(tasks_of[0]["id"]) if tasks_of else bench.store.new_task(stage=Stage.DEVELOPMENT)
+    claimed_by(bench, task, "dead", attempts)
+
+
+def words(bench: Bench) -> list[str]:
+    """What the engine has answered to people, in order."""
+    query = "SELECT outcome FROM inbox LEFT JOIN deliveries ON inbox_id = inbox.id WHERE inbox_id IS NULL"
+    return [row["outcome"] for row in bench.store.rows(f"{query} ORDER BY inbox.id")]
 
 
 def dead(bench: Bench, boot_id: str) -> None:

@@ -391,6 +391,8 @@ CREATE INDEX jobs_running ON jobs (claimed_by, id) WHERE status = 'running';
 
 CREATE INDEX outbox_open ON outbox (id) WHERE sent_at IS NULL AND parked_at IS NULL;
 
+CREATE INDEX outbox_parked ON outbox (id) WHERE parked_at IS NOT NULL;
+
 CREATE INDEX outside_failures_of_effects ON outside_failures (effect_id) WHERE effect_id IS NOT NULL;
 
 CREATE INDEX slots_of_task ON slots (task_id);

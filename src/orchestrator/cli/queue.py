@@ -45,6 +45,7 @@ def command(as_json: bool) -> int:
     _block("Running versions", _drift(queue), ("environment", "state", "task", "seen", "since"), clock)
     _block("Effects not settled", queue["effects"], ("task_id", "effect", "state", "since"), clock)
     _inbox(cast(Mapping[str, object], queue["inbox"]), clock)
+    _outbox(cast(Mapping[str, object], queue["outbox"]), clock)
     if desk.served:  # what they have counted since the service started
         for name in ("reaper", "reconciler"):
             say(f"{name.capitalize()}: {_counted(cast(Mapping[str, object], queue[name]))}")
@@ -105,6 +106,11 @@ def _scopes(queue: Plain) -> Iterator[str]:
 def _inbox(counts: Mapping[str, object], clock: Clock) -> None:
     since = f", the oldest for {age(counts['oldest'], clock)}" if counts["oldest"] else ""
     say(f"Inbox: {counts['open']} open ({counts['deferred']} deferred, {counts['parked']} parked){since}")
+
+
+def _outbox(lying: Mapping[str, object], clock: Clock) -> None:
+    since = f", the oldest for {age(lying['oldest'], clock)}" if lying["oldest"] else ""
+    say(f"Outbox: {lying['waiting']} waiting, {lying['parked']} parked{since}")
 
 
 def _cell(value: object, column: str, clock: Clock) -> str:

@@ -1,10 +1,11 @@
-"""Sends what transitions have written: at least once, in order per task, with a stable id; a poison message parks."""
+"""Sends what transitions have written: at least once, in order per task, with a stable id; a poison message parks,
+and a person is told of it."""
 
 from collections.abc import Mapping
 
 import structlog
 
-from orchestrator.db import mail, tasks
+from orchestrator.db import alerts, mail, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.domain.stage import Stage
@@ -17,6 +18,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S = 5.0
 MAX_PAUSE_S = 900.0
+REASON_LIMIT = 500  # characters of an error in an alert
 
 
 class MalformedMessage(OutsideError):
@@ -67,14 +69,18 @@ class Outbox:
         except OrchestratorError as error:
             pause = min(FIRST_PAUSE_S * 2**message.attempts, MAX_PAUSE_S)
             with self._database.write() as tx:
-                mail.failed(tx, message, str(error)[:2000], self._entropy.jitter(pause))
-            last = message.attempts + 1 >= mail.MAX_ATTEMPTS
-            self._telemetry.count(Metric.MESSAGES_PARKED if last else Metric.MESSAGES_FAILED, message.channel)
+                found = mail.failed(tx, message, str(error)[:2000], self._entropy.jitter(pause))
+                if found.parked:
+                    alerts.parked(tx, message, str(error)[:REASON_LIMIT], found.work_item)
+            metric = Metric.MESSAGES_PARKED if found.parked else Metric.MESSAGES_FAILED
+            self._telemetry.count(metric, message.channel)
             log.warning(
                 "message not sent",
+                task=found.work_item,
+                message=message.stable_id,
                 kind=message.kind,
                 attempts=message.attempts + 1,
-                parked=last,
+                parked=found.parked,
                 reason=str(error),
             )
             return False

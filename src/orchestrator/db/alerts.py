@@ -1,9 +1,13 @@
 """Calls to people: an alert is queued in the caller's own commit, once for whatever it is about (law 7)."""
 
+from collections.abc import Mapping
+
 from orchestrator.db import mail
 from orchestrator.db.database import Tx
 from orchestrator.domain.ids import TaskId, WorkItem
 from orchestrator.domain.task import Task
+
+PARKED = "parked"
 
 
 def call(
@@ -20,6 +24,23 @@ def call_and_comment(tx: Tx, task: Task, text: str, *about: object) -> None:
     """An alert about a task that its ticket shows, too."""
     call(tx, text, *about, task_id=task.id, work_item=task.work_item)
     mail.send(tx, "tracker.comment", f"comment:{_stable(about)}", {"text": text}, task_id=task.id)
+
+
+def parked(tx: Tx, message: mail.OutgoingMessage, reason: str, work_item: WorkItem | None) -> bool:
+    """Tell a person, once, of a message that was given up, with what it said.
+
+    Not where it told of another one itself: with the channel of alerts down that would never end. It is no message of
+    its task's: it must not wait behind those that fail.
+    """
+    if message.stable_id.startswith(f"{_stable((PARKED,))}:"):
+        return False
+    payload: object = message.payload  # the schema asks for JSON, not for an object
+    said = payload.get("text") if isinstance(payload, Mapping) else None
+    text = (
+        f"A message ({message.kind}, outbox {message.outbox_id}) was tried {mail.MAX_ATTEMPTS} times and is parked: "
+        f"{reason}" + (f" It said: {said}" if said else "")
+    )
+    return call(tx, text, PARKED, message.outbox_id, work_item=work_item)
 
 
 def called(tx: Tx, *about: object) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.db.database import Row, Tx
-from orchestrator.domain.ids import TaskId
+from orchestrator.domain.ids import TaskId, WorkItem
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
 
@@ -36,6 +36,23 @@ class OutgoingMessage:
     def channel(self) -> str:
         """``alert`` or ``tracker``."""
         return self.kind.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """What has become of a message that could not be sent, and whom it is about."""
+
+    parked: bool
+    work_item: WorkItem | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """How much lies in the outbox: what waits to be sent, since when the oldest of it does, and what was given up."""
+
+    waiting: int
+    parked: int
+    oldest: str | None
 
 
 def receive(tx: Tx, task: Task, signal: Signal, *, source: str, dedup_key: str) -> int | None:
@@ -143,11 +160,18 @@ def sent(tx: Tx, message: OutgoingMessage) -> None:
     tx.execute("mail.sent", outbox_id=message.outbox_id)
 
 
-def failed(tx: Tx, message: OutgoingMessage, error: str, delay_s: float) -> None:
+def failed(tx: Tx, message: OutgoingMessage, error: str, delay_s: float) -> Unsent:
     """A message could not be sent: later, or parked after :data:`MAX_ATTEMPTS`."""
-    tx.execute(
+    row = tx.one(
         "mail.failed", outbox_id=message.outbox_id, error=error, delay_s=delay_s, max_attempts=MAX_ATTEMPTS
     )
+    return Unsent(row["parked_at"] is not None, row["work_item"]) if row else Unsent(False, None)
+
+
+def lying(tx: Tx) -> Lying:
+    """What has not been sent."""
+    row = tx.one("mail.lying")
+    return Lying(row["waiting"], row["parked"], row["oldest"]) if row else Lying(0, 0, None)
 
 
 def _signal(row: Row) -> WaitingSignal:

@@ -12,6 +12,7 @@ from orchestrator.db import (
     installation,
     jobs,
     leases,
+    mail,
     repositories,
     slots,
     tasks,
@@ -43,6 +44,7 @@ BLOCKS: Mapping[str, str] = {
     "installation": "For each repository whether it is closed after a restore or a copy, and why.",
     "effects": "What is being done outside and is not settled.",
     "inbox": "How much of what trackers and forges have sent is open, deferred and parked.",
+    "outbox": "How many messages wait to be sent (`waiting`, the `oldest` since when) and were given up (`parked`).",
     "transition_lease": "Who owns which task's transition (`holders`, with age and liveness), how often each actor "
     "stood back (`deferred`), `stale_reclaims` from the dead and `forced_reclaims` from the hung or by a person, "
     "`enabled` and `scope`, jobs whose end is being worked on (`finalizing`), and the process's own `term`.",
@@ -205,6 +207,7 @@ class Reading:
                     for e in effects.all_unsettled(tx)
                 ],
                 "inbox": asdict(inbox.counts(tx)),
+                "outbox": asdict(mail.lying(tx)),
             }
         return {**view, "transition_lease": self._ownership.snapshot(), **self._extra()}
 

@@ -106,6 +106,13 @@ def test_what_is_out_of_scope_is_said(shop: Here, monkeypatch: pytest.MonkeyPatc
     assert "out of the leases' scope" in said.err
 
 
+def test_the_queue_says_what_waits_to_be_sent_and_what_was_given_up(shop: Here, orch: Orch) -> None:
+    assert "Outbox: 1 waiting, 0 parked, the oldest for " in shop("queue").out  # the ticket's own state
+    write(orch, "UPDATE outbox SET parked_at = '2026-01-05T10:00:00.000000Z'")
+    assert "Outbox: 0 waiting, 1 parked\n" in shop("queue").out
+    assert shop("queue", "--json").data["outbox"] == {"waiting": 0, "parked": 1, "oldest": None}
+
+
 MECHANISMS = [
     ("leases", "TRANSITION_LEASE"),
     ("reaper", "REAPER"),

@@ -44,7 +44,13 @@ ORDER BY id LIMIT :limit;
 -- name: sent
 UPDATE outbox SET sent_at = utc_now(), error = NULL WHERE id = :outbox_id AND sent_at IS NULL;
 
+-- name: lying
+SELECT (SELECT count(*) FROM outbox WHERE sent_at IS NULL AND parked_at IS NULL) AS waiting,
+       (SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL) AS parked,
+       (SELECT min(created_at) FROM outbox WHERE sent_at IS NULL AND parked_at IS NULL) AS oldest;
+
 -- name: failed
 UPDATE outbox SET attempts = attempts + 1, error = :error, not_before = utc_after(:delay_s),
                   parked_at = CASE WHEN attempts + 1 >= :max_attempts THEN utc_now() ELSE NULL END
-WHERE id = :outbox_id AND sent_at IS NULL;
+WHERE id = :outbox_id AND sent_at IS NULL AND parked_at IS NULL
+RETURNING parked_at, (SELECT work_item FROM tasks WHERE tasks.id = outbox.task_id) AS work_item;

@@ -133,6 +133,12 @@ def first_in_line(tx: Tx) -> list[TaskId]:
     return [TaskId(row["id"]) for row in tx.all("tasks.first_in_line")]
 
 
+def between_starts(tx: Tx) -> list[TaskId]:
+    """Tasks on their way to staging or production that nothing on record keeps: one that lacks an environment's place
+    is among them, and is tried again by and by."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.between_starts")]
+
+
 def held_up(tx: Tx, repo: RepoName) -> list[TaskId]:
     """Whom a freeze of the repository holds up, or who waits for its slots: all are looked at when it is lifted."""
     return [TaskId(row["id"]) for row in tx.all("tasks.held_up", repo=repo)]

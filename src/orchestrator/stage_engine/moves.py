@@ -79,7 +79,7 @@ class Moves:
                 raise LostRace(f"{task.work_item} is no longer in {task.stage}")
             # Whoever waited behind a waiter that gives up is next; asked once the task itself no longer stands in line.
             if freed or task.hold in serial_gate.IN_LINE:
-                wake.extend(serial_gate.whose_turn(tx, task.repo))
+                wake.extend(other for other in serial_gate.whose_turn(tx, task.repo) if other != task.id)
             moved = tasks.get(tx, task.id)
             events.append(
                 tx,

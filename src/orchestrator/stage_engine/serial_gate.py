@@ -73,7 +73,7 @@ def take(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
 
 def take_place(tx: Tx, task: Task, environment: str, owner: Actor) -> None:
     """Have an environment's place before anything is started there: a task that came here under an earlier version
-    has not taken it.
+    has not taken it. Who frees it wakes that task (:func:`whose_turn`).
 
     :raises NotNow: another task has it.
     """
@@ -119,10 +119,11 @@ def give_back(tx: Tx, task: Task, owner: Actor, *, only: str | None = None) -> N
 
 
 def whose_turn(tx: Tx, repo: RepoName) -> list[TaskId]:
-    """Whom a freed slot concerns: of each repository who has waited longest, and whom the freeze has lent to."""
+    """Whom a freed slot concerns: whom the freeze has lent to, who may lack a place at its start (:func:`take_place`),
+    and of each repository who has waited longest."""
     freeze = slots.frozen(tx, repo)
     borrower = [freeze.lent_to] if freeze is not None and freeze.lent_to is not None else []
-    return [*borrower, *tasks.first_in_line(tx)]
+    return [*borrower, *tasks.between_starts(tx), *tasks.first_in_line(tx)]
 
 
 def keep_for_the_freeze(tx: Tx, task: Task, owner: Actor) -> None:

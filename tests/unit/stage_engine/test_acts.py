@@ -117,6 +117,20 @@ def test_it_waits_while_another_repository_has_production(bench: Bench) -> None:
     assert bench.outside.calls[EffectName.DEPLOY_INIT] == 1
 
 
+def test_whoever_frees_production_wakes_a_task_that_waits_at_its_start(bench: Bench) -> None:
+    """In that commit, as it is with the merge slot: it used to be tried again up to a minute later."""
+    task, other = from_an_earlier_version(bench), bench.waiter_elsewhere()
+    cancel = Signal("cancel", other.stage, other.round, None, "Ann", "not wanted")
+    with bench.database.write() as tx:
+        assert slots.take_all(tx, other.repo, other.id, [slots.environment_slot("production")]) is None
+        mail.receive(tx, other, cancel, source="operator", dedup_key="cancel")
+    engine, _ = bench.process("one")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.RETRY
+    assert task.id not in bench.woken
+    assert engine.advance_stage(other.id, Actor.OPERATOR) is Outcome.ENDED
+    assert task.id in bench.woken
+
+
 def test_what_is_broken_is_frozen_at_once_though_its_undo_has_to_wait(bench: Bench) -> None:
     engine, task = ill_in_production(bench)
     other = started_elsewhere(bench)

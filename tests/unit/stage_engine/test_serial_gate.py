@@ -2,9 +2,10 @@
 
 import pytest
 
-from orchestrator.db import slots, tasks
+from orchestrator.db import jobs, slots, tasks
 from orchestrator.db.slots import merge_slot
 from orchestrator.domain.errors import RequestRefused
+from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
@@ -51,6 +52,21 @@ def test_the_oldest_waiter_takes_what_is_free(store: Store) -> None:
     assert first(store) == [older.id]
     assert why_not(store, younger) is Hold.SLOT
     assert why_not(store, older) is None
+
+
+@pytest.mark.parametrize("stage", [Stage.DEPLOY_STAGING, Stage.TESTING])
+def test_who_lacks_a_place_on_the_way_to_a_start_is_woken_before_the_line(store: Store, stage: Stage) -> None:
+    """With nothing else that keeps it: no job, no unsettled effect, nobody who has to decide."""
+    at_its_start, behind = store.new_task(stage=stage), waiting(store)
+    tasks_of_start = [at_its_start.id] if stage is Stage.DEPLOY_STAGING else []
+    assert first(store) == [*tasks_of_start, behind.id]
+    with store.database.write() as tx:
+        job = jobs.enqueue(tx, at_its_start, jobs.NewJob(JobKind.STAGING_HEALTH))
+    assert first(store) == [behind.id]
+    store.raw("DELETE FROM jobs WHERE id = :id", {"id": job})
+    with store.database.write() as tx:
+        tasks.hold(tx, at_its_start.id, Hold.PERSON, "waits")
+    assert first(store) == [behind.id]
 
 
 @pytest.mark.parametrize("hold", [Hold.ESCALATED, Hold.BLOCKED, Hold.PERSON])

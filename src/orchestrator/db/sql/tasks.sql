@@ -69,6 +69,13 @@ SELECT id FROM line WHERE NOT EXISTS
      AND (before.hold_since < line.hold_since OR (before.hold_since = line.hold_since AND before.id < line.id)))
 ORDER BY hold_since, id LIMIT 100;
 
+-- name: between_starts
+SELECT id FROM tasks WHERE stage IN ('deploy-staging', 'deploy') AND hold IS NULL
+  AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.task_id = tasks.id AND jobs.status IN ('queued', 'running'))
+  AND NOT EXISTS (SELECT 1 FROM effects WHERE effects.task_id = tasks.id
+                  AND effects.state IN ('intended', 'revoking', 'in_doubt'))
+ORDER BY id LIMIT 100;
+
 -- name: held_up
 SELECT id FROM tasks WHERE repo = :repo AND hold IN ('frozen', 'slot') AND stage NOT IN ('done', 'cancelled')
 ORDER BY hold_since, id LIMIT 1000;

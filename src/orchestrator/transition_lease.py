@@ -16,7 +16,7 @@ from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import Held
 from orchestrator.domain.errors import LostRace, OrchestratorError, OutsideError
 from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
-from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.lease import Actor, Lease, why_not_believed
 from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
@@ -229,6 +229,8 @@ class Ownership:
             task = tasks.get(tx, task_id)
             if task.stage.terminal:
                 return None
+            if (odd := why_not_believed(task.epoch)) is not None:
+                raise OutsideError(f"{task.work_item}: {odd}")
             entry.stage = task.stage
             durable = self._scope.covers(task.repo)
             lease = Lease(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orchestrator.domain.lease import why_not_believed
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.runtime.process import Liveness
@@ -13,6 +14,7 @@ class Skip(StrEnum):
     """A reason not to look at a task now. Names are a contract: ``GET /queue`` counts by them."""
 
     OUT_OF_SCOPE = "out_of_scope"
+    EPOCH = "epoch_not_believed"
     LEASED = "leased"
     LEASE_UNKNOWN = "lease_unknown"
     ESCALATED = "escalated"
@@ -38,6 +40,8 @@ def why_skipped(task: Task, around: Around) -> Skip | None:
     """The first reason that holds; None where the task is to be looked at."""
     if not around.covered:
         return Skip.OUT_OF_SCOPE
+    if why_not_believed(task.epoch) is not None:
+        return Skip.EPOCH
     if around.owners is None:
         return Skip.LEASE_UNKNOWN
     owner = around.owners.get(task.id, Liveness.DEAD)

@@ -8,6 +8,7 @@ from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
+from orchestrator.domain.lease import BELIEVABLE
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 
@@ -62,6 +63,7 @@ def claim_next_job(
         boot_id=boot_id,
         agents_allowed=agents,
         checks_allowed=checks,
+        believable=BELIEVABLE,
         repos=None if repos is None else json.dumps(sorted(repos)),
     )
     return _job(row) if row else None

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import BootId, TaskId
-from orchestrator.domain.lease import Lease
+from orchestrator.domain.lease import BELIEVABLE, Lease
 from orchestrator.runtime.process import ProcessIdentity
 
 
@@ -51,6 +51,15 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class FallenBehind:
     """An open task with a lower epoch than what was done for it."""
+
+    task_id: TaskId
+    epoch: int
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """An open task at an epoch that is not believed; ``seen``: the last in its story that is."""
 
     task_id: TaskId
     epoch: int
@@ -116,6 +125,14 @@ def fallen_behind(tx: Tx) -> list[FallenBehind]:
     return [
         FallenBehind(TaskId(row["id"]), row["epoch"], max(row["in_ledger"] or 0, row["in_story"] or 0))
         for row in tx.all("leases.fallen_behind")
+    ]
+
+
+def beyond(tx: Tx) -> list[Beyond]:
+    """Open tasks at an epoch that is not believed."""
+    return [
+        Beyond(TaskId(row["id"]), int(row["epoch"]), row["seen"])
+        for row in tx.all("leases.beyond", believable=BELIEVABLE)
     ]
 
 

@@ -20,6 +20,7 @@ class Actor(StrEnum):
     OPERATOR = "operator"
 
 
+BELIEVABLE = 2**53  # an epoch from there on was not counted up to, and nothing can be counted on from it
 OWN_PART = 2 / 3  # of the TTL: the rest is the margin for clocks that drift and for answers on their way
 
 
@@ -32,6 +33,13 @@ def switches(scope: Scope) -> str:
     """What all processes of a database must have alike, as ``name=value`` words (DESIGN §5)."""
     named = ",".join(sorted(scope.named())) or "-"
     return f"transition_lease={'on' if scope.enabled else 'off'} repos={named}"
+
+
+def why_not_believed(epoch: int) -> str | None:
+    """Why nothing is done for a task at this epoch; None where it is one like any other."""
+    if epoch < BELIEVABLE:
+        return None
+    return f"its epoch is {epoch}, to which no counting leads: the database was changed by hand"
 
 
 @dataclass(frozen=True, slots=True)

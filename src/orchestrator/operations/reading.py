@@ -23,6 +23,7 @@ from orchestrator.domain.errors import OperatorError
 from orchestrator.domain.event import Event
 from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
+from orchestrator.domain.lease import why_not_believed
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.deploy import prepared_undo
@@ -220,6 +221,8 @@ class Reading:
         if closed is not None and closed.closed is not None:
             why = f"waits for a person (orch restore status): {closed.closed.reason}"
             return why, closed.closed_at or task.updated_at
+        if (odd := why_not_believed(task.epoch)) is not None:
+            return f"waits for a person: {odd}", task.updated_at
         if unsettled:
             first = unsettled[0]
             marker = f"{INITIATED}, " if prepared_undo(first) else ""

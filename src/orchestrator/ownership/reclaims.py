@@ -13,10 +13,10 @@ import structlog
 from orchestrator.db import alerts, events, leases, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import Held, LeaseRow
-from orchestrator.domain.errors import LostRace, NotFound, OrchestratorError
+from orchestrator.domain.errors import LostRace, NotFound, OrchestratorError, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, TaskId
-from orchestrator.domain.lease import Actor
+from orchestrator.domain.lease import Actor, why_not_believed
 from orchestrator.domain.scope import Scope
 from orchestrator.domain.task import Task
 from orchestrator.finalizer_liveness import FinalizerLiveness, Finalizing
@@ -136,6 +136,8 @@ class Reclaims:
         try:
             with self._database.write() as tx:
                 known = _known(tx, case.task_id)
+                if known is not None and (odd := why_not_believed(known.epoch)) is not None:
+                    raise OutsideError(f"{known.work_item}: {odd}")
                 if case.held is not None:
                     _remove(tx, case, case.held, self._term.process_ttl_s)
                 if known is not None:

@@ -18,7 +18,7 @@ from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import JobId, RunId, TaskId
 from orchestrator.domain.job import Job, JobStatus, RunResult
-from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.lease import Actor, Lease, why_not_believed
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.effects.deploy import prepared_undo
@@ -250,7 +250,10 @@ class StageEngine:
 
     def _why_busy(self, task_id: TaskId) -> Outcome:
         with self._tools.database.read() as tx:
-            return Outcome.ENDED if tasks.get(tx, task_id).stage.terminal else Outcome.DEFERRED
+            task = tasks.get(tx, task_id)
+        if task.stage.terminal:
+            return Outcome.ENDED
+        return Outcome.DEFERRED if why_not_believed(task.epoch) is None else Outcome.HELD
 
 
 def _job_event(tx: Tx, type: EventType, task: Task, job: Job, data: Mapping[str, object]) -> None:

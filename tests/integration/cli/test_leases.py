@@ -106,6 +106,13 @@ def test_what_is_out_of_scope_is_said(shop: Here, monkeypatch: pytest.MonkeyPatc
     assert "out of the leases' scope" in said.err
 
 
+def test_why_says_that_an_epoch_is_not_believed(shop: Here, orch: Orch) -> None:
+    write(orch, "UPDATE transition_epoch SET epoch = ?", 2**63 - 1)
+    said = shop("why", "SHOP-1")
+    assert said.code == 0
+    assert f"waits for a person: its epoch is {2**63 - 1}" in said.out
+
+
 def test_the_queue_says_what_waits_to_be_sent_and_what_was_given_up(shop: Here, orch: Orch) -> None:
     assert "Outbox: 1 waiting, 0 parked, the oldest for " in shop("queue").out  # the ticket's own state
     write(orch, "UPDATE outbox SET parked_at = '2026-01-05T10:00:00.000000Z'")

@@ -102,6 +102,12 @@ def _leased_by(store: Store, task: Task, boot: str, identity: ProcessIdentity | 
         assert leases.acquire(tx, lease, 1, None)
 
 
+def _say(tx: Tx, task: Task) -> None:
+    """A person's word."""
+    word = Signal("retry", task.stage, task.round, None, "Ann")
+    mail.receive(tx, task, word, source="t", dedup_key="1")
+
+
 # --- F-1: whom it leaves alone ----------------------------------------------------------------------------------------
 
 
@@ -185,9 +191,7 @@ def test_a_persons_word_is_looked_at_whatever_holds_the_task(net: Net) -> None:
     task = net.store.new_task()
     net.hold(task, Hold.ESCALATED)
     with net.store.database.write() as tx:
-        mail.receive(
-            tx, task, Signal("retry", task.stage, task.round, None, "Ann"), source="t", dedup_key="1"
-        )
+        _say(tx, task)
     assert net.pass_() == [task.id]
 
 
@@ -201,6 +205,18 @@ def test_an_epoch_from_the_future_is_told_once(net: Net) -> None:
     [alert] = net.alerts()
     assert task.work_item in alert
     assert net.store.epoch(task.id) == 100
+
+
+def test_an_epoch_that_is_not_believed_is_told_once_and_the_queue_goes_on(net: Net) -> None:
+    odd, other = net.store.new_task(), net.store.new_task()
+    net.store.raw(f"UPDATE transition_epoch SET epoch = {2**63 - 1} WHERE task_id = {odd.id}")
+    with net.store.database.write() as tx:
+        _say(tx, odd)  # nor is a person's word followed
+    for _ in range(2):
+        assert net.pass_() == [other.id]
+    assert net.skipped() == {"epoch_not_believed": 2}
+    [alert] = net.alerts()
+    assert odd.work_item in alert
 
 
 def test_tasks_out_of_scope_are_left_alone_and_counted_whatever_waits(net: Net) -> None:

@@ -7,6 +7,7 @@ from orchestrator.db.jobs import NewJob
 from orchestrator.domain.errors import ConstraintRefused
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.job import Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
+from orchestrator.domain.lease import BELIEVABLE
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from tests.fixtures_db import Store
@@ -49,6 +50,14 @@ def test_a_queued_job_is_about_the_tasks_stage_and_round(store: Store) -> None:
         3,
     )
     assert (job.subject, job.brief, job.claimed_by, job.error) == ("a subject", "a brief", None, None)
+
+
+def test_nothing_is_started_for_a_task_at_an_epoch_that_is_not_believed(store: Store) -> None:
+    task, _ = enqueue(store)
+    _, job = enqueue(store)
+    store.raw(f"UPDATE transition_epoch SET epoch = {BELIEVABLE} WHERE task_id = {task.id}")
+    assert claimed(store).id == job.id
+    assert claim(store) is None
 
 
 @pytest.mark.parametrize("hold", list(Hold))

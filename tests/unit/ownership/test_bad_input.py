@@ -13,14 +13,15 @@ from orchestrator.db import leases
 from orchestrator.db.database import Tx
 from orchestrator.domain.errors import DatabaseError, LostRace
 from orchestrator.domain.ids import BootId, TaskId
-from orchestrator.domain.lease import Actor
+from orchestrator.domain.lease import BELIEVABLE, Actor
+from orchestrator.domain.scope import EVERYTHING
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
 from orchestrator.transition_lease import Ownership
 from orchestrator.web.views import plain
 from tests.fixtures_db import Store, on_each
-from tests.fixtures_ownership import OTHER, Logged, ownership, plant, register
+from tests.fixtures_ownership import OFF, OTHER, Logged, ownership, plant, register
 
 
 @pytest.fixture
@@ -139,6 +140,43 @@ def test_a_task_without_an_epoch_is_left_alone(store: Store, task: Task, logged:
         assert lease is None
     assert f"'task_id': {task.id}" in str(logged)
     assert goes_on(store, mine)
+
+
+BEYOND = [pytest.param(BELIEVABLE, id="first"), pytest.param(2**63 - 1, id="last")]
+
+
+@on_each("epoch", BEYOND, [])
+def test_a_task_at_an_epoch_that_no_counting_leads_to_is_left_alone(
+    store: Store, task: Task, epoch: int, logged: Logged
+) -> None:
+    """Near the end it could not rise any more; with leases and without."""
+    store.raw("UPDATE transition_epoch SET epoch = :e WHERE task_id = :t", {"e": epoch, "t": task.id})
+    for scope in (EVERYTHING, OFF):
+        mine = ownership(store, scope=scope)
+        with mine.transition(task.id, Actor.MONITOR) as lease:
+            assert lease is None
+        [told] = [entry for entry in logged if task.work_item in str(entry)]
+        assert told["log_level"] == "warning"
+        assert str(epoch) in str(told)
+        logged.clear()
+        assert store.epoch(task.id) == epoch
+        assert goes_on(store, mine)
+
+
+def test_the_lease_of_such_a_task_stays_and_holds_up_no_other(
+    store: Store, task: Task, logged: Logged
+) -> None:
+    """Taking it away would raise the epoch."""
+    register(store, start_ticks=1)
+    beside = store.new_task()
+    for one in (task, beside):
+        plant(store, one)
+    store.raw("UPDATE transition_epoch SET epoch = :e WHERE task_id = :t", {"e": 2**63 - 1, "t": task.id})
+    mine = ownership(store)
+    assert [taken.task_id for taken in mine.reclaim(Actor.REAPER, 3600.0)] == [beside.id]
+    assert mine.release_by_person(task.id, person="Ann", reason="it hangs") is None
+    assert task.work_item in str(logged)
+    assert store.epoch(task.id) == 2**63 - 1
 
 
 class Breaking:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from orchestrator.daemons.epoch_audit import BELIEVABLE, EpochAudit
+from orchestrator.daemons.epoch_audit import EpochAudit
 from orchestrator.db import effects, leases, mail
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import LostRace
-from orchestrator.domain.lease import Actor, Lease
+from orchestrator.domain.lease import BELIEVABLE, Actor, Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from tests.fixtures_db import Store
@@ -71,6 +71,31 @@ def test_a_number_that_no_counting_leads_to_is_told_and_not_gone_on_from(store: 
     assert EpochAudit(store.database).run_once() == 0
     assert store.epoch(task.id) == task.epoch
     assert len(alerts(store)) == 1
+
+
+@pytest.mark.parametrize("epoch", [BELIEVABLE, 2**63 - 1])
+def test_a_task_that_is_at_such_a_number_itself_is_told_once(
+    store: Store, task: Task, epoch: int, logged: Logged
+) -> None:
+    beside = store.new_task()
+    store.raw("UPDATE transition_epoch SET epoch = :e WHERE task_id = :t", {"e": epoch, "t": task.id})
+    assert [EpochAudit(store.database).run_once() for _ in range(2)] == [1, 0]
+    [alert] = alerts(store)
+    assert task.work_item in alert
+    assert str(epoch) in alert
+    assert [entry["task"] for entry in logged] == [task.work_item]
+    assert (store.epoch(task.id), store.epoch(beside.id)) == (epoch, beside.epoch)
+    [(noted,)] = store.rows("SELECT epoch FROM events WHERE type = 'note'")
+    assert noted < BELIEVABLE, "once it is set right, its story must not be ahead of it"
+
+
+def test_what_was_done_at_the_last_number_that_is_believed_leads_to_none_that_is_not(
+    store: Store, task: Task
+) -> None:
+    insert = "INSERT INTO events (task_id, type, actor, epoch, at) VALUES (:t, 'note', 'somebody', :e, '')"
+    store.raw(insert, {"t": task.id, "e": BELIEVABLE - 1})
+    assert EpochAudit(store.database).run_once() == 1
+    assert store.epoch(task.id) == task.epoch
 
 
 def test_what_is_in_order_is_left_alone(store: Store, task: Task) -> None:

@@ -117,6 +117,15 @@ def test_it_waits_while_another_repository_has_production(bench: Bench) -> None:
     assert bench.outside.calls[EffectName.DEPLOY_INIT] == 1
 
 
+def test_a_task_at_an_epoch_that_is_not_believed_is_not_tried_again_and_again(bench: Bench) -> None:
+    task = bench.before_the_merge()
+    bench.store.raw(f"UPDATE transition_epoch SET epoch = {2**63 - 1} WHERE task_id = {task.id}")
+    engine, _ = bench.process("one")
+    assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.HELD
+    assert bench.outside.calls == {}
+    assert bench.store.task(task.id).stage is task.stage
+
+
 def test_whoever_frees_production_wakes_a_task_that_waits_at_its_start(bench: Bench) -> None:
     """In that commit, as it is with the merge slot: it used to be tried again up to a minute later."""
     task, other = from_an_earlier_version(bench), bench.waiter_elsewhere()

@@ -14,6 +14,8 @@ WHERE status = 'queued' AND id = (
       AND (:checks_allowed OR kind NOT IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
       AND ((SELECT hold FROM tasks WHERE tasks.id = jobs.task_id) IS NULL -- what is held starts nothing;
            OR undo IS NOT NULL) -- a look after an undo only asks
+      AND NOT EXISTS (SELECT 1 FROM transition_epoch -- nor does what could not go on from there
+                      WHERE transition_epoch.task_id = jobs.task_id AND transition_epoch.epoch >= :believable)
       AND (CAST(:repos AS TEXT) IS NULL OR (SELECT repo FROM tasks WHERE tasks.id = jobs.task_id)
                                            IN (SELECT value FROM json_each(:repos)))
     ORDER BY priority DESC, id LIMIT 1 /* postgres: FOR UPDATE SKIP LOCKED */)

@@ -50,6 +50,13 @@ SELECT id, epoch, in_ledger, in_story FROM
      WHERE tasks.stage NOT IN ('done', 'cancelled')) AS open
 WHERE in_ledger > epoch OR in_story > epoch ORDER BY id LIMIT 100;
 
+-- name: beyond
+SELECT tasks.id, transition_epoch.epoch,
+       coalesce((SELECT events.epoch FROM events WHERE events.task_id = tasks.id AND events.epoch < :believable
+                 ORDER BY events.id DESC LIMIT 1), 0) AS seen
+FROM tasks JOIN transition_epoch ON transition_epoch.task_id = tasks.id
+WHERE tasks.stage NOT IN ('done', 'cancelled') AND transition_epoch.epoch >= :believable ORDER BY tasks.id LIMIT 100;
+
 -- name: lift_epoch
 UPDATE transition_epoch SET epoch = :epoch WHERE task_id = :task_id AND epoch = :seen;
 

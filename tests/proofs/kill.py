@@ -49,10 +49,11 @@ SHAPES: Mapping[str, float] = {
     "early": 1,  # from the filing on
     "letters": 2,  # people are asked, and answer by tracker and forge; deliveries come twice, late, out of order
 }
-RESTORED, SELF = "restored", "self"
+RESTORED, SELF, OLDER = "restored", "self", "older"
 APART: Mapping[str, float] = {  # drawn apart, so that every other seed chooses what it chose without them
     RESTORED: 1.5,  # lives later the database is put back from a copy, and a person accepts it
     SELF: 1,  # production is the service itself: each deploy of it ends a life, and the next is another version
+    OLDER: 1,  # neither comes up: both are undone, and people ask at any time for either to be started again
 }
 LOST = {
     "tasks": "SELECT work_item FROM tasks",
@@ -92,6 +93,8 @@ def run(
         cure = {SECOND: THIRD, THIRD: SECOND}[first] if shape == "broken" else "-"
         how = chance.choice(("shown", "fails") if selves is None else HOW)
         world.sicken(f"{first} {cure} {how}")
+    elif shape == OLDER:
+        world.sicken(*(f"{file} - {chance.choice(('shown', 'fails'))}" for file in (SECOND, THIRD)))
     if selves is not None:
         selves.begin()
     person, wanted, over = Person(world, post), file_two if early else nothing, False
@@ -176,8 +179,10 @@ def _life(shape: str, chance: random.Random, world: World) -> Life:
     policy, kill_after = _end(chance)
     meanwhile, script = None, nothing
     if shape == "cancel" and chance.random() < 0.1:
-        script = _cancelling(chance.choice(("S-2", "S-3")), chance.random() * 0.3)
-    if shape == "outsider" and chance.random() < 0.1:
+        script = _asking("cancel", chance.choice(("S-2", "S-3")), chance.random() * 0.3)
+    if shape == OLDER and chance.random() < 0.3:
+        script = _asking("retry", chance.choice(("S-2", "S-3")), chance.random() * 0.3)
+    if shape in ("outsider", OLDER) and chance.random() < 0.1:
         name = f"outside-{chance.randrange(10**6)}"
         meanwhile = (chance.random() * 0.5, lambda: world.outsider_pushes(name))
     if shape == "letters" and chance.random() < 0.3:
@@ -186,12 +191,12 @@ def _life(shape: str, chance: random.Random, world: World) -> Life:
     return Life(policy, script, kill_after=kill_after, meanwhile=meanwhile, fickle=fickle)
 
 
-def _cancelling(item: str, after: float) -> Script:
-    """A person cancels a task after so many seconds."""
+def _asking(verb: str, item: str, after: float) -> Script:
+    """A person asks for something after so many seconds."""
 
     def script(app: App) -> None:
         threading.Event().wait(after)
-        acting([("cancel", item)])(app)
+        acting([(verb, item)])(app)
 
     return script
 

@@ -179,6 +179,7 @@ def _always(seen: Seen) -> list[str]:
         *_merges(seen),
         *_main(seen),
         *_starts(seen),
+        *_forward(seen),
         *_slots(seen),
         *_story(seen),
         *_ledger(seen),
@@ -241,6 +242,28 @@ def _starts(seen: Seen) -> Iterator[str]:
         if start.token <= tokens[start.environment]:
             yield f"fence: {start} came after token {tokens[start.environment]}"
         tokens[start.environment] = max(start.token, tokens[start.environment])
+
+
+def _forward(seen: Seen) -> Iterator[str]:
+    """By ancestry deploys of production only go forward: what is older is brought back by an undo and by nothing else.
+    Nor is anything intended to start there once a later merge is on main."""
+    newest = None
+    for start in seen.starts:
+        if start.environment != "production" or start.kind != "deploy":
+            continue
+        if newest is not None and not seen.contains(start.sha, newest):
+            yield f"redeploy: {start} was started after {newest}, which it does not contain"
+        newest = start.sha
+    if seen.world.lost:
+        return  # what is found again after a restore is numbered anew
+    merges = [e for e in seen.effects if e["name"] == "merge_pr" and e["state"] == "applied"]
+    for effect in seen.effects:
+        if effect["name"] == "deploy_init" and effect["key"].startswith("production:"):
+            sha = _key(effect)[1]
+            for merge in merges:
+                later = merge["sequence"] < effect["sequence"] and merge["key"] != sha
+                if later and seen.contains(merge["key"], sha):
+                    yield f"redeploy: {effect['key']} was intended when {merge['key']} had been merged on top of it"
 
 
 def _slots(seen: Seen) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Person:
                 act for item in called if (act := self._help(item, "cancel")) is not None
             ]
         if not waiting:
-            self._world.sicken("")  # what kept the broken version from coming up has been put right
+            self._world.sicken()  # what kept the broken version from coming up has been put right
         called = [item for item in broken if open_tasks[item]["hold"] == "escalated"]
         return [act for item in called if (act := self._help(item, None)) is not None]
 

@@ -49,6 +49,11 @@ def started_without_an_intent(world: World) -> None:
     note(world, f"start production {'1' * 40} 1 deploy 99 sha256:0 {'1' * 40} S-1\n")
 
 
+def an_older_version_was_started(world: World) -> None:
+    older = world.forge.git("rev-parse", "main^")
+    note(world, f"start production {older} 1 deploy 99 sha256:0 {older} S-1\n")
+
+
 def another_version_runs(world: World) -> None:
     (world.root / "installed-production").write_text(world.forge.git("rev-parse", "main^"))
 
@@ -86,6 +91,7 @@ WRONGS: dict[Callable[[World], None], str] = {
     merged_and_cancelled: "agreement",
     started_twice: "one-start",
     started_without_an_intent: "intent",
+    an_older_version_was_started: "redeploy",
     another_version_runs: "production",
     artefact_was_changed: "image",
     message_was_lost: "message",

@@ -31,6 +31,14 @@ def test_kill_sweep_of_a_service_that_delivers_itself(tested: World, templates: 
     assert scenario.findings == []
 
 
+def test_kill_sweep_in_which_an_older_version_is_asked_for(
+    tested: World, templates: Mapping[str, Path]
+) -> None:
+    scenario = kill.run(1, tested, templates, kills=12, shape=kill.OLDER)
+    assert scenario.findings == []
+    assert set(scenario.ended.values()) == {"done"}
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_freeze_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = freeze.run(seed, tested, templates)

@@ -146,7 +146,7 @@ class World:
         for program in (*(HERE / "programs").glob("*.sh"), AGENT):
             shutil.copy(program, self.root)
         self.instruct()
-        self.sicken("")
+        self.sicken()
         config = CONFIG.format(root=self.root, python=sys.executable)
         config += "".join(ENVIRONMENT.format(root=self.root, name=n) for n in ("staging", "production"))
         files = {"src/app.py": "ONE = 1\n" * 10, ".orchestrator.toml": config}
@@ -191,10 +191,10 @@ class World:
 
     # --- what the outside does --------------------------------------------------------------------------------
 
-    def sicken(self, line: str) -> None:
-        """Versions that do not come up in production; none where the line is empty."""
+    def sicken(self, *lines: str) -> None:
+        """Versions that do not come up in production, as the deploy command reads them; none where there is no line."""
         aside = self.root / "sick.new"
-        aside.write_text(f"{line}\n" if line else "")
+        aside.write_text("".join(f"{line}\n" for line in lines))
         aside.replace(self.root / "sick")
 
     def install(self, environment: str, sha: str) -> None:

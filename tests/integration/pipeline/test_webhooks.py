@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, Task
 from tests.deliveries import USER, gitea_pull, gitea_push, gitea_status, plane_comment, plane_state
 from tests.fixtures_pipeline import Build, Pipeline
 from tests.waiting import wait_until
@@ -216,6 +217,34 @@ def test_closed_pull_request_is_noticed_before_the_merge_without_any_webhook(pip
     line.app.operations.approve(item, person="Ann")
     line.held(item, Hold.BLOCKED)
     assert line.merges() == []
+
+
+def test_no_event_ever_comes_and_the_reconciler_alone_brings_the_task_to_its_end(
+    pipeline: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every wake-up of our own is lost as well; main moves and a person answers, and nobody is told of that either."""
+    line = pipeline(CONFIRMING)
+    app = line.open()
+    monkeypatch.setattr(app.wakeups, "on_tasks", lambda listener: None)
+    line.start()
+    item = line.add()
+    assert (line.task(item).stage, app.driver.snapshot()) == (Stage.CREATED, {"busy": 0, "due": 0})
+
+    def passing(until: Callable[[Task], bool]) -> Task:
+        def seen() -> Task | None:
+            app.reconciler.run_once()
+            return task if until(task := line.task(item)) else None
+
+        return wait_until(seen)
+
+    first = passing(lambda task: task.hold is Hold.PERSON)
+    line.push_to_main({"NEWS.md": "By somebody else.\n"})
+    app.operations.approve(item, person="Ann")
+    passing(lambda task: task.hold is Hold.PERSON and task.round > first.round)
+    app.operations.approve(item, person="Ann")
+    passing(lambda task: task.stage is Stage.DONE)
+    assert len(line.merges()) == 1
+    assert app.operations.queue()["inbox"]["open"] == 0  # type: ignore[index]
 
 
 def test_closed_says_a_liar_and_nothing_happens(pipeline: Build) -> None:

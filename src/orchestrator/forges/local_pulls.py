@@ -14,11 +14,12 @@ from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.runtime.clock import Clock, stamp
 from orchestrator.runtime.files import (
+    PRIVATE_FOLDER,
     UnreadableFile,
-    make_private_folder,
     publish_exclusive,
     read_bounded,
     replace_durably,
+    sync_folder,
 )
 from orchestrator.runtime.folder_lock import locked
 
@@ -79,7 +80,7 @@ class LocalPulls:
 
         :raises AuthorityUnreachable: the records cannot be read or written.
         """
-        make_private_folder(self.folder)
+        self._make_folder()
         with locked(self.folder / ".lock", self._clock, wait_s=LOCK_WAIT_S) as handle:
             if handle is None:
                 raise AuthorityUnreachable(f"{self.folder} stays locked by another process of ours.")
@@ -104,6 +105,18 @@ class LocalPulls:
                 if publish_exclusive(self._path(number), _encoded(record)):
                     return record
                 number += 1
+
+    def _make_folder(self) -> None:
+        """Never the forge itself: one whose disk is away must not have an empty folder in its place."""
+        try:
+            for folder in (self.folder.parent, self.folder):
+                if not folder.is_dir():
+                    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+                    sync_folder(folder.parent)
+        except OSError as error:
+            raise AuthorityUnreachable(
+                f"There is no folder for pull requests in {self.folder.parent.parent}: {error.strerror}."
+            ) from error
 
     def close(self, number: int) -> None:
         """Mark one closed; closing a closed one does nothing."""

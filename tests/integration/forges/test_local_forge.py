@@ -10,6 +10,8 @@ from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
 from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
+from orchestrator.forges.local_pulls import LocalPulls
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git_refs import RefsRefused
 from tests.fixtures_git import BRANCH, House, as_it_is
 
@@ -237,6 +239,14 @@ def test_a_forge_that_is_not_there_is_unreachable(house: House, candidate: Candi
     ):
         with pytest.raises(AuthorityUnreachable):
             ask()
+
+
+def test_a_forge_that_goes_away_while_a_pull_request_is_opened_does_not_come_back_empty(house: House) -> None:
+    """A folder made in its place would be in the way when the disk is there again."""
+    pulls = LocalPulls(house.root / "gone.git" / "orch" / "pulls", SystemClock())
+    with pytest.raises(AuthorityUnreachable, match="gone"):
+        pulls.open(BRANCH, "t", "b", base=house.main, head=house.main)
+    assert not (house.root / "gone.git").exists()
 
 
 def test_a_damaged_forge_is_unreachable(house: House, candidate: Candidate) -> None:

@@ -80,4 +80,7 @@ def _outcome(end: RunEnd, again: float | None) -> tuple[RunOutcome, str]:
         return RunOutcome.DONE, end.tally.text
     if again:
         return RunOutcome.RATE_LIMITED, exit_words(end)
-    return RunOutcome.CRASHED, exit_words(end)
+    words, last = exit_words(end), end.tally.text.strip()
+    # What a program prints on the one stream may be explained on the other: git says "nothing to commit" on stdout.
+    more = f" Its last line: {last}" if last and end.stderr.strip() else ""
+    return RunOutcome.CRASHED, words + more

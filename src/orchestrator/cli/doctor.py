@@ -1,19 +1,33 @@
 """``orch doctor``."""
 
 import os
+from collections.abc import Sequence
 
 import click
 
-from orchestrator.cli.checks import Level, examine
+from orchestrator.cli.checks import Finding, Level, examine
 from orchestrator.cli.desk import settings_for_command
 from orchestrator.cli.options import json_option
-from orchestrator.cli.terminal import say, say_json
+from orchestrator.cli.terminal import say, say_json, width
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.web.views import record
 
 FAILED = 1
 _MARKS = {Level.OK: "ok", Level.NOTE: "--", Level.WARNING: "!!", Level.FAILED: "XX"}
+
+
+def lines(found: Sequence[Finding]) -> list[str]:
+    """What is found, in columns that line up; a hint stands below what it belongs to."""
+    room = max((width(finding.about) for finding in found), default=0)
+    told = []
+    for finding in found:
+        told.append(
+            f"{_MARKS[finding.level]}  {finding.about}{' ' * (room - width(finding.about))}  {finding.text}"
+        )
+        if finding.hint:
+            told.append(f"{' ' * (room + 6)}{finding.hint.strip()}")
+    return told
 
 
 @click.command("doctor")
@@ -29,10 +43,8 @@ def command(as_json: bool) -> int:
     if as_json:
         say_json({"ok": not bad, "findings": [record(finding) for finding in found]})
         return FAILED if bad else 0
-    for finding in found:
-        say(f"{_MARKS[finding.level]}  {finding.about:<22} {finding.text}")
-        if finding.hint:
-            say(f"{'':<26} {finding.hint.strip()}")
+    for line in lines(found):
+        say(line)
     warned = sum(finding.level is Level.WARNING for finding in found)
     if bad:
         say(f"\n{len(bad)} to mend before anything works.")

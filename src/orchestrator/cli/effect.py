@@ -6,7 +6,14 @@ import click
 
 from orchestrator.cli.answers import REFUSED, answer_soon, goes_on
 from orchestrator.cli.desk import acting, reading
-from orchestrator.cli.options import as_work_item, json_option, person_option, person_or_user, plain_text
+from orchestrator.cli.options import (
+    Whole,
+    as_work_item,
+    json_option,
+    person_option,
+    person_or_user,
+    plain_text,
+)
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.operations.effects import NEWEST_EFFECT
 from orchestrator.runtime.clock import SystemClock
@@ -23,8 +30,8 @@ def command() -> None:
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that are settled.")
 @click.option("--task", "work_item", metavar="TASK", help="Of one task.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True, help="At most so many.")
-@click.option("--before", type=click.IntRange(0, 2**62), default=NEWEST_EFFECT, hidden=True)
+@click.option("--limit", type=Whole(1, 500), default=100, show_default=True, help="At most so many.")
+@click.option("--before", type=Whole(0, 2**62), default=NEWEST_EFFECT, hidden=True)
 @json_option
 def list_(everything: bool, work_item: str | None, limit: int, before: int, as_json: bool) -> int:
     """List merges, builds, deploys, pushes and pull requests whose outcome is not settled, newest first.
@@ -58,7 +65,7 @@ def list_(everything: bool, work_item: str | None, limit: int, before: int, as_j
 
 
 @command.command("resolve")
-@click.argument("effect_id", metavar="NO", type=click.IntRange(0, 2**62))
+@click.argument("effect_id", metavar="NO", type=Whole(0, 2**62))
 @click.argument("resolution", type=click.Choice([each.value for each in Resolution]))
 @click.option("--reason", required=True, help="How you know; kept with the effect and the task.")
 @person_option

@@ -3,18 +3,21 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import cast
 
 from orchestrator.cli.desk import Desk
+from orchestrator.cli.terminal import age
 from orchestrator.demo.progress import line_of
 from orchestrator.domain.event import Event, EventType
 from orchestrator.domain.ids import EventId
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.web.views import Plain
 
 POLL_S = 0.25
+_JUST_NOW = timedelta(seconds=2)  # what was filed to be watched is told as the beginning
 DONE, FAILED, NEEDS_A_PERSON = 0, 1, 4
 
 Tell = Callable[[str], None]
@@ -43,7 +46,7 @@ class Rest:
 
 def follow(desk: Desk, work_item: str, *, clock: Clock, tell: Tell, stop: threading.Event) -> Rest:
     """Tell every event of a task as it happens, until it rests or ``stop`` is set."""
-    began, after = clock.boottime(), 0
+    began, began_at, after = clock.boottime(), clock.utc(), 0
     owed = False
     while True:
         page = desk.events(work_item, after)
@@ -52,7 +55,9 @@ def follow(desk: Desk, work_item: str, *, clock: Clock, tell: Tell, stop: thread
             owed = _owed(event, owed)
             line = line_of(work_item, event)
             if line is not None:
-                tell(f"[{clock.boottime() - began:6.1f} s] {line}")
+                before = parse_stamp(event.at) < began_at - _JUST_NOW
+                when = f"{age(event.at, clock)} ago" if before else f"{clock.boottime() - began:.1f} s"
+                tell(f"[{when:>10}] {line}")
         after = cast(int, page["next_after"])
         if not page["events"]:
             story = desk.story(work_item)

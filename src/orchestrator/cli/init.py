@@ -52,7 +52,7 @@ def command(path: Path, name: str | None, prefix: str | None, check: bool, as_js
     committed = _committed(git, found)
     tried = _tried(git, processes, found) if check else None
     steps = [] if committed else [f"Read {look.CONFIG_FILE}, then: git add {look.CONFIG_FILE} && git commit"]
-    steps += ['orch run "what you want"', "orch doctor   (looks for what will not work)"]
+    steps += ["orch doctor   (looks for what will not work)", 'orch run "what you want"']
     if as_json:
         say_json(
             {

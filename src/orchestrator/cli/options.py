@@ -18,6 +18,12 @@ _WORK_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9]*-[0-9]+")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+class Whole(click.IntRange):
+    """A whole number between two bounds, refused in words that name what it is."""
+
+    name = "integer"
+
+
 def json_option(command: _F) -> _F:
     """``--json``: one JSON document on standard output."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)

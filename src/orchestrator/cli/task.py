@@ -9,6 +9,7 @@ from orchestrator.cli.answers import REFUSED, answer_soon, goes_on
 from orchestrator.cli.desk import Desk, acting, reading
 from orchestrator.cli.follow import event_of
 from orchestrator.cli.options import (
+    Whole,
     as_work_item,
     json_option,
     person_option,
@@ -42,7 +43,7 @@ def command() -> None:
 @click.option("--label", "labels", multiple=True, help="A label, such as fast or full; may be repeated.")
 @click.option("--depends-on", "depends_on", multiple=True, metavar="TASK", help="Wait for this task first.")
 @click.option("--external-id", help="The ticket's id elsewhere: filed twice, it is one task.")
-@click.option("--priority", type=click.IntRange(-1000, 1000), default=0, help="Higher goes first.")
+@click.option("--priority", type=Whole(-1000, 1000), default=0, help="Higher goes first.")
 @json_option
 def add(
     title: str,
@@ -77,9 +78,9 @@ def add(
 
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that have ended, newest first.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
-@click.option("--before", type=click.IntRange(0, 2**62), default=NEWEST, hidden=True)
-@click.option("--after", type=click.IntRange(0, 2**62), default=0, hidden=True)
+@click.option("--limit", type=Whole(1, 500), default=100, show_default=True)
+@click.option("--before", type=Whole(0, 2**62), default=NEWEST, hidden=True)
+@click.option("--after", type=Whole(0, 2**62), default=0, hidden=True)
 @json_option
 def list_(everything: bool, limit: int, before: int, after: int, as_json: bool) -> int:
     """List tasks that have not ended."""

@@ -65,7 +65,8 @@ def conclude(rest: Rest, branch: str, *, frozen: bool, as_json: bool) -> int:
     task, spent = rest.task, cast(Plain, rest.story["spent"])
     work_item, stage = task["work_item"], task["stage"]
     cost = spent["cost_usd"]
-    say(f"\n{work_item} is {stage}. Spent: {spent['total_tokens']} tokens, ${cost or 0:.2f}.")
+    stands = "is" if Stage(str(stage)).terminal else "stands in"
+    say(f"\n{work_item} {stands} {stage}. Spent: {spent['total_tokens']} tokens, ${cost or 0:.2f}.")
     if rest.code is None:
         say("Nothing is lost, and an agent that still runs is taken over.")
         say(f"Go on: `orch watch {work_item}`, or `orch serve` for all tasks.")

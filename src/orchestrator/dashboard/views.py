@@ -16,6 +16,7 @@ from orchestrator.dashboard.records import (
     TaskPage,
 )
 from orchestrator.domain.event import Event, EventType
+from orchestrator.domain.ids import short_names
 from orchestrator.domain.job import AgentRun, JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
@@ -219,7 +220,7 @@ def _brief(value: object) -> str:
         return ", ".join(f"{name}={_brief(item)}" for name, item in list(value.items())[:8])
     if isinstance(value, list | tuple):
         return ", ".join(_brief(item) for item in value[:8])
-    return cut(str(value), 200)
+    return cut(short_names(str(value)), 200)
 
 
 def _short(sha: str | None) -> str:

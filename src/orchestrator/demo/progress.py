@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from orchestrator.domain.event import Event, EventType
+from orchestrator.domain.ids import short_names
 from orchestrator.domain.stage import Stage
 
 SHA = 12  # hex digits of a commit that a line shows
@@ -61,7 +62,7 @@ def _judged(data: Mapping[str, object]) -> str:
 
 def _text(data: Mapping[str, object], key: str) -> str:
     text = " ".join(str(data.get(key) or "").split())
-    clean = "".join(char for char in text if char.isprintable())
+    clean = short_names("".join(char for char in text if char.isprintable()))
     return clean if len(clean) <= TEXT_MAX else clean[: TEXT_MAX - 1] + "…"
 
 

@@ -6,13 +6,14 @@ the exit code 1 and keeps the home for a look.
 """
 
 import os
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -116,8 +117,10 @@ class Demo:
         first = self._measure_first(sample, choice.environ)
         variables = {"ORCH_HOME": str(self.home / "state"), **SETTINGS}
         settings = load_settings(variables)
-        with _log_to(self.home / LOG, settings, self.clock):
+        with ExitStack() as stack:
             with open_app(settings, choice.environ, role="demo") as app:
+                # Here and not before: to open the application sets its log up anew.
+                stack.enter_context(_log_to(self.home / LOG, settings, self.clock))
                 repository = app.register_repository(sample.repository, name=NAME, prefix=PREFIX)
                 before = app.operations.baseline(NAME)
                 self._note(f"registered {NAME} ({sample.first_commit[:12]}) and filed two tickets")
@@ -168,6 +171,11 @@ class Demo:
                     )
                 elif not stop(environment, self.processes, self.clock):
                     self.echo(f"{environment.name} could not be ended: kill {identity.pid}")
+        if keep and self.sample is not None:
+            state = shlex.quote(str(self.home / "state"))
+            self.echo(
+                f"Its board: start `orch serve` with ORCH_HOME={state}, and open the address it prints."
+            )
         if keep or not own_home or (self.sample is not None and not good):
             self.echo(f"Everything is in {self.home}; remove the folder when you have seen enough.")
         else:

@@ -1,5 +1,6 @@
 """Identifiers as distinct types, so that a task's number is never passed where a job's is wanted."""
 
+import re
 from typing import NewType
 
 TaskId = NewType("TaskId", int)
@@ -25,3 +26,11 @@ BootId = NewType("BootId", str)
 
 TransitionId = NewType("TransitionId", str)
 """Unique id of one transition's commit; decides after a lost answer to COMMIT (law 2)."""
+
+
+_LONG = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
+
+
+def short_names(text: str) -> str:
+    """The text with each commit and digest in it cut to the twelve digits that people compare."""
+    return _LONG.sub(r"\1", text)

@@ -94,7 +94,10 @@ class Deciding:
             stage = tasks.by_work_item(tx, work_item).stage
         kind = {Stage.ANALYSIS: APPROVED, Stage.DEPLOY_STAGING: CONFIRM_DEPLOY}.get(stage)
         if kind is None:
-            raise RequestRefused(f"{work_item} is in {stage}: nothing there waits for an approval.")
+            raise RequestRefused(
+                f"{work_item} stands in {stage}, where nothing waits for an approval; nothing was changed.",
+                hint=f"`orch why {work_item}` says what it waits for.",
+            )
         return self._signal(work_item, kind, person, reason, subject)
 
     def reject(self, work_item: str, *, person: str, reason: str, subject: str | None = None) -> Receipt:
@@ -123,7 +126,10 @@ class Deciding:
         with self._database.write() as tx:
             task = tasks.by_work_item(tx, work_item)
             if task.stage.terminal:
-                raise RequestRefused(f"{work_item} has ended ({task.stage}); nothing was changed.")
+                raise RequestRefused(
+                    f"{work_item} has ended ({task.stage}); nothing was changed.",
+                    hint="What is still wanted is a new ticket: `orch task add`.",
+                )
             subject = subject_on_show(tx, task)
             _check_seen(task, seen, subject)
             signal = Signal(kind, task.stage, task.round, subject, person[:200], reason[:2000])

@@ -106,7 +106,10 @@ class EffectDesk:
         with self._database.write() as tx:
             intent = _known(tx, EffectId(effect_id))
             if intent.state.settled:
-                raise RequestRefused(f"Effect {effect_id} is settled: {intent.state}. Nothing was changed.")
+                raise RequestRefused(
+                    f"Effect {effect_id} is settled: {intent.state}. Nothing was changed.",
+                    hint="`orch effect list` shows what is not settled.",
+                )
             if state not in (None, intent.state):
                 raise RequestRefused(
                     f"Effect {effect_id} is {intent.state}, not {state}; nothing was changed.",

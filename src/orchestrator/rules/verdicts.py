@@ -144,9 +144,9 @@ def judge_test_report(plan: TestPlan, report: TestReport | None, gated_sha: Sha)
         )
     if findings:
         return failed("The test report does not let the change pass.", *findings, gated_sha=gated_sha)
-    return passed(
-        f"All {len(plan.cases)} cases of the plan passed.", gated_sha=gated_sha, cases=len(plan.cases)
-    )
+    cases = len(plan.cases)
+    words = "The one case of the plan passed." if cases == 1 else f"All {cases} cases of the plan passed."
+    return passed(words, gated_sha=gated_sha, cases=cases)
 
 
 def judge_staging_log(log: StagingLog | None, candidate_sha: Sha) -> GateResult:

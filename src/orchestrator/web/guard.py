@@ -170,7 +170,10 @@ class Guard:
             return problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Packed bodies are not read.", headers=closing)
         declared = headers.get("content-length", "0")
         too_large = problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {self._limit} bytes are read.", headers=closing
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"At most {self._limit} bytes are read.",
+            "Nothing was changed; send less.",
+            closing,
         )
         if not declared.isdigit() or len(declared) > 15 or int(declared) > self._limit:
             return too_large

@@ -322,7 +322,7 @@ class TestDeciding:
         shop("task", "add", "x")
         said = shop("task", "approve", "SHOP-1")
         assert said.code == 2
-        assert "nothing there waits" in said.err
+        assert "nothing waits for an approval" in said.err
 
     @pytest.mark.parametrize("option", ["--sha", "--subject"])
     def test_it_names_what_was_seen(self, shop: Here, orch: Orch, option: str) -> None:

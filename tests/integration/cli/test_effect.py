@@ -42,6 +42,10 @@ class TestResolving:
         told = here("task", "show", "SHOP-1", "--events", "--json").data["events"][-1]
         assert (told["data"]["person"], told["data"]["reason"]) == ("Ada", "lost")
 
+    def test_a_number_that_is_none_is_named_as_what_it_is(self, here: Here) -> None:
+        said = here("effect", "resolve", "abc", "applied", "--reason", "x")
+        assert said.code == 2 and "'abc' is not a valid integer." in said.err
+
     def test_what_cannot_be_said_is_refused(self, here: Here, orch: Orch) -> None:
         _unsettled(orch)
         settled = here("effect", "list", "--all", "--json").data["effects"][1]["id"]

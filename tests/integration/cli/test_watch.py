@@ -39,7 +39,11 @@ def test_waits_for_what_comes_of_a_decision(orch: Orch) -> None:
     """A stored retry is acted on first: the escalation before it is not where the task rests."""
     place = orch.checkout(files={".orchestrator.toml": NO_AGENT}).folder
     assert orch("run", "Add a line", cwd=place).code == 1
-    assert orch("watch", "SHOP-1").code == 1
+    rested = orch("watch", "SHOP-1")
+    assert rested.code == 1
+    assert "\nSHOP-1 stands in " in rested.out and " ago] SHOP-1" in rested.out
+    why = orch("why", "SHOP-1").out
+    assert "Then: orch task retry SHOP-1, or orch task cancel SHOP-1" in why
     assert orch("task", "cancel", "SHOP-1").code == 0
     said = orch("watch", "SHOP-1")
     assert said.code == 1

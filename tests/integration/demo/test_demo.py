@@ -86,7 +86,7 @@ def test_the_real_claude_code_delivers_them_against_the_scripted_model(
     assert not [path for path in kept if b"nobody-may-see-this" in path.read_bytes()]
 
 
-def test_kept_services_go_on(tmp_path: Path) -> None:
+def test_kept_services_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     home, lines = tmp_path / "demo", []
     assert run_demo(keep=True, home=home, echo=lines.append) == 0, "\n".join(lines)
     found = [sample_of(home, url, name) for name, url in places(lines).items()]
@@ -96,6 +96,8 @@ def test_kept_services_go_on(tmp_path: Path) -> None:
         assert answers[0] is not None
         assert answers[0] == answers[1]
         assert sum("goes on at" in line for line in lines) == 2
+        assert any(f"ORCH_HOME={home / 'state'}" in line for line in lines)
+        assert "recovered" in (home / "demo.log").read_text() and "logger=" not in capfd.readouterr().err
     finally:
         ended = [stop(place, SystemProcesses(), SystemClock()) for place in found]
         assert all(ended)

@@ -24,7 +24,7 @@ def test_exit_zero_is_done() -> None:
 def test_other_exit_is_a_crash_with_its_last_words() -> None:
     result = finish(3, stderr="no such thing")
     assert result.outcome is RunOutcome.CRASHED
-    assert result.summary == "agent ended with exit code 3. It said: no such thing"
+    assert result.summary == "agent ended with exit code 3. It said: no such thing Its last line: last words"
     assert "SIGSEGV" in finish(-11).summary
 
 

@@ -94,6 +94,10 @@ class TestWords:
     def test_tone(self, type: EventType, data: dict[str, object], tone: str) -> None:
         assert views.line(event(type, **data)).tone == tone
 
+    def test_a_commit_is_cut_to_what_people_compare(self) -> None:
+        told = views.sentence(event(EventType.EFFECT_SETTLED, key=f"b:{'a' * 40}..{'b' * 40}"))
+        assert told == "key: b:aaaaaaaaaaaa..bbbbbbbbbbbb"
+
     def test_a_sentence_is_bounded(self) -> None:
         assert (
             len(views.sentence(event(EventType.NOTE, deep={"a": ["x" * 9999] * 99}, **{"b" * 9: "y" * 9999})))

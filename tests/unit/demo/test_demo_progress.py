@@ -40,6 +40,14 @@ def event(type: EventType, to: Stage | None = None, **data: object) -> Event:
             event(EventType.EFFECT_SETTLED, effect="merge_pr", state="applied", key="abc"),
             "  merge_pr: applied (abc)",
         ),
+        (
+            event(EventType.EFFECT_SETTLED, effect="push", state="applied", key=f"b:{'a' * 40}..{'b' * 40}"),
+            "  push: applied (b:aaaaaaaaaaaa..bbbbbbbbbbbb)",
+        ),
+        (
+            event(EventType.EFFECT_SETTLED, effect="image", state="applied", key=f"sha256:{'c' * 64}"),
+            "  image: applied (sha256:cccccccccccc)",
+        ),
         (event(EventType.HELD, hold="escalated", reason="three times"), "  waits (escalated): three times"),
         (event(EventType.JOB_FINISHED, job="ci", status="failed", error="boom"), "  ci: not done: boom"),
     ],

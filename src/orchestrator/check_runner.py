@@ -14,7 +14,7 @@ from orchestrator.db.database import Database
 from orchestrator.db.evidence import CheckResult
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.deploy.health import Health
-from orchestrator.deploy.records import Claimant
+from orchestrator.deploy.records import Claimant, Ending
 from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError, InvariantError, MeasurementFailed, OutsideError
 from orchestrator.domain.ids import Sha
@@ -175,10 +175,11 @@ class CheckRunner:
         if ended is None:
             return f"the start in {environment.name} was never claimed by a runner ({declare_ended(started)})"
         if not ended.succeeded:
+            # An exit code is all that there is to say of an end by exit; the detail would say it again.
             code = f" with exit code {ended.code}" if ended.code is not None else ""
-            return (
-                f"the deploy command of {environment.name} {ended.ending.value}{code}. {ended.detail}".strip()
-            )
+            how = ended.ending.value.replace("_", " ")
+            detail = "" if code and ended.ending is Ending.EXITED else f" {ended.detail}"
+            return f"the deploy command of {environment.name} {how}{code}.{detail}".strip()
         return None
 
     def _undone(self, started: Intent) -> str | None:

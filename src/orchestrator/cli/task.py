@@ -22,6 +22,7 @@ from orchestrator.cli.resolve import known_repository
 from orchestrator.cli.terminal import age, say, say_json, table
 from orchestrator.dashboard.views import sentence
 from orchestrator.domain.ids import WorkItem
+from orchestrator.operations.deciding import SUBJECT
 from orchestrator.operations.reading import NEWEST
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.git import Git
@@ -137,6 +138,15 @@ def show(work_item: str, with_events: bool, with_documents: bool, as_json: bool)
     return 0
 
 
+def _seen(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no commit here, in the same words whether a service runs or not."""
+    if value is not None and not SUBJECT.fullmatch(value):
+        raise click.BadParameter(
+            f"{ascii(value[:80])} names no commit: it takes at least 7 hexadecimal digits. Nothing was changed."
+        )
+    return value
+
+
 def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
     @command.command(name, help=text)
     @work_item_argument
@@ -146,6 +156,7 @@ def _decision(name: str, text: str, *, reason_required: bool = False) -> None:
         "--subject",
         "subject",
         metavar="SHA",
+        callback=_seen,
         help="The commit you saw; refused where another is on show.",
     )
     @person_option

@@ -89,7 +89,7 @@ def card(task: Task, now: datetime, owner: str = "", work: str = "") -> Card:
         age=age(task.hold_since or task.updated_at, now),
         hold=hold,
         hold_words=_HOLD_WORDS[task.hold] if task.hold else "",
-        hold_reason=cut(task.hold_reason or "", 200),
+        hold_reason=cut(short_names(task.hold_reason or ""), 200),
         owner=owner,
         work=work,
     )

@@ -21,7 +21,7 @@ from orchestrator.db.database import Database, Tx
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import OperatorError
 from orchestrator.domain.event import Event
-from orchestrator.domain.ids import RepoName, TaskId
+from orchestrator.domain.ids import RepoName, TaskId, short_names
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
 from orchestrator.domain.lease import why_not_believed
 from orchestrator.domain.stage import Stage
@@ -88,7 +88,7 @@ class Why:
     def line(self) -> str:
         """All of it in one line."""
         owner = f"owned by {self.owner}" if self.owner else "owned by nobody"
-        waits = " ".join(self.waits_for.split())  # a reason may quote an agent's many lines
+        waits = short_names(" ".join(self.waits_for.split()))  # a reason may quote an agent's many lines
         failed = f"; {self.failed}" if self.failed else ""
         return (
             f"{self.work_item} {self.stage}: {owner}; {waits} since {self.since}{failed}; next: {self.next}"

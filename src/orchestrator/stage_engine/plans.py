@@ -235,7 +235,7 @@ def _takes_back(
 ) -> None:
     """Have the plan of an undo bring back what ran before a start, by that version's own script: the one of the version
     that failed may be what is broken. It is used only where the earlier artefact is not kept any more."""
-    carried["reason"] = f"{environment.name} did not stay healthy with {started['sha']}"
+    carried["reason"] = f"{environment.name} did not come up, or stay healthy, with {started['sha']}"
     carried.update({f"restored_{name}": started.get(f"previous_{name}") for name in BEFORE})
     before, artifact, digest = (carried[f"restored_{name}"] for name in BEFORE)
     if digest is not None:

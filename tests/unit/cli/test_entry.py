@@ -100,3 +100,8 @@ class TestErrors:
     def test_debug_shows_the_trace(self, here: Here) -> None:
         here.monkeypatch.setenv("ORCH_LOG_LEVEL", "debug")
         assert "Traceback" in here("task", "list").err
+
+
+def test_what_names_no_commit_is_refused_before_anybody_is_asked(here: Here) -> None:
+    said = here("task", "approve", "SHOP-1", "--sha", "zz")
+    assert said.code == 2 and "at least 7 hexadecimal digits" in said.err and "pattern" not in said.err

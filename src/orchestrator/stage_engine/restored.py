@@ -41,8 +41,9 @@ class Restored:
             self._moves.hold(at, Hold.ESCALATED, reason, also=answered)
             return Outcome.MOVED  # what else was said is answered next
         landed = shown.candidate
-        started = self._started(at, landed)
-        why = f"its merge {landed.sha[:12]} is on main; {_production(started)}. {reason}"
+        production = self._production(at, landed)
+        started = self._started(at, landed, production)
+        why = f"its merge {landed.sha[:12]} is on main; {_told(started, production)}. {reason}"
         undone = why if started is not None and started.name is EffectName.DEPLOY_UNDO else None
         if merged is None:
             return self._merged(at, candidates[-1], shown, started, why, undone, answered)
@@ -99,22 +100,26 @@ class Restored:
             hold=Holding(Hold.ESCALATED, why),
         )
 
-    def _started(self, at: Situation, landed: Candidate) -> Intent | None:
-        """The last thing that was done with M in production, if that ended well."""
-        with self._tools.database.read() as tx:
-            ours = effects.of_task(tx, at.task.id)
+    def _production(self, at: Situation, landed: Candidate) -> frozenset[str] | None:
+        """What production is called, if there is one; None where no usable configuration tells."""
         try:
             production = self._tools.configs.of(at.task.repo, landed.base_sha).production
         except ConfigError:
             return None
-        if production is None:
-            return None
+        return frozenset({production.name} if production is not None else ())
+
+    def _started(self, at: Situation, landed: Candidate, production: frozenset[str] | None) -> Intent | None:
+        """The last thing that was done with M in production, if that ended well; where nobody knows which environment
+        that is, in any: then a retry looks before it starts anything, and only production is undone."""
+        with self._tools.database.read() as tx:
+            ours = effects.of_task(tx, at.task.id)
         starts = [
             e
             for e in ours
             if e.name in (EffectName.DEPLOY_INIT, EffectName.DEPLOY_UNDO)
             and e.state is EffectState.APPLIED
-            and (e.judged.get("environment"), e.judged.get("sha")) == (production.name, landed.sha)
+            and e.judged.get("sha") == landed.sha
+            and (production is None or e.judged.get("environment") in production)
         ]
         last = max(starts, key=lambda one: one.sequence, default=None)
         if last is None or last.name is EffectName.DEPLOY_UNDO:
@@ -130,9 +135,13 @@ def _take_over(tx: Tx, coming: Task, started: Intent | None) -> None:
         evidence.mark_step(tx, coming, step.name, {"found": started.key})
 
 
-def _production(started: Intent | None) -> str:
+def _told(started: Intent | None, production: frozenset[str] | None) -> str:
     if started is None:
         return "it was not brought to production"
     if started.name is EffectName.DEPLOY_UNDO:
         return "it was undone in production"
+    if production is None:
+        return (
+            "production was started with it, or staging: its configuration, which would tell, is not usable"
+        )
     return "production was started with it"

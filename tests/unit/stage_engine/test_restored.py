@@ -15,13 +15,22 @@ from tests.fixtures_transition import BASE, HEAD, TREE, Bench, M
 SOMEBODYS, OTHER_TREE = Sha("9" * 40), Sha("8" * 40)
 
 
-def taken_out(bench: Bench, tree: Sha, *, started: bool = False) -> Task:
+def taken_out(
+    bench: Bench,
+    tree: Sha,
+    *,
+    started: bool = False,
+    last: EffectName = EffectName.DEPLOY_INIT,
+    usable: bool = True,
+) -> Task:
     """A task whose merge the backup does not know; main has M, with these files, and maybe production was started."""
     task = bench.before_the_merge()
+    if not usable:
+        bench.outside.unusable.add(BASE)
     if started:
         with bench.database.write() as tx:
             assert imported.add_effect(
-                tx, task, EffectName.DEPLOY_INIT, f"production:{M}:1", 1, EffectState.APPLIED, token="1",
+                tx, task, last, f"production:{M}:1", 1, EffectState.APPLIED, token="1",
                 judged={"environment": "production", "sha": M, "generation": 1}, fact={},
             )  # fmt: skip
     found = Candidate(task.id, task.round, M, TREE, BASE, HEAD, "n", 900, "f")
@@ -77,3 +86,17 @@ def test_what_is_looked_at_after_a_restore_and_is_ill_is_undone_and_freezes_the_
     with bench.database.read() as tx:
         assert slots.frozen(tx, REPO) is not None, bench.store.task(found.id).hold_reason
     assert bench.outside.calls[EffectName.DEPLOY_UNDO] == 1
+
+
+def test_nobody_is_told_that_production_was_not_started_where_no_configuration_tells(bench: Bench) -> None:
+    found = taken_out(bench, TREE, started=True, usable=False)
+    assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
+    assert "not brought to production" not in str(found.hold_reason)
+    assert "production was started with it, or staging" in str(found.hold_reason)
+
+
+def test_what_was_undone_freezes_the_repository_though_no_configuration_is_usable(bench: Bench) -> None:
+    found = taken_out(bench, TREE, started=True, last=EffectName.DEPLOY_UNDO, usable=False)
+    assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
+    with bench.database.read() as tx:
+        assert slots.frozen(tx, REPO) is not None, found.hold_reason

@@ -109,7 +109,7 @@ class QueueWorker:
 
     def resume(self, job: Job, flight: Flight) -> None:
         """Watch an adopted run as if this process had started it."""
-        self._begin(job, partial(self._watch, job, flight))
+        self._begin(job, partial(self._watch_again, job, flight))
 
     def handles(self, job_id: int) -> bool:
         """Whether a thread of this process is at the job."""
@@ -231,6 +231,18 @@ class QueueWorker:
             return
         free = self._stopping.is_set()
         self._engine.requeue_job(job, error="interrupted", brief=job.brief, free=free)
+
+    def _watch_again(self, job: Job, flight: Flight, stop: threading.Event) -> None:
+        """Whoever cancelled the job before this thread was known found nobody to be told."""
+        if not self._still_wanted(job):
+            stop.set()
+        self._watch(job, flight, stop)
+
+    @never_raises(True, log)
+    def _still_wanted(self, job: Job) -> bool:
+        """True also where that cannot be read: its run is paid for."""
+        with self._database.read() as tx:
+            return jobs.still_claimed(tx, job)
 
     def _watch(self, job: Job, flight: Flight, stop: threading.Event) -> None:
         """``_monitor_agent`` of the seeds: wait for the run's end, then finalise it."""

@@ -10,9 +10,10 @@ import pytest
 from orchestrator.check_runner import Interrupted
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.db import jobs, tasks
-from orchestrator.domain.ids import BootId, JobId, Sha, TaskId
-from orchestrator.domain.job import JobKind
+from orchestrator.domain.ids import BootId, JobId, RunId, Sha, TaskId
+from orchestrator.domain.job import JobKind, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Stage
+from orchestrator.launcher import Flight
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.runtime.wakeups import Wakeups
 from tests.fixtures_db import REPO, Store
@@ -35,6 +36,23 @@ class Looks:
         raise Interrupted
 
 
+class Runs:
+    """One run, which goes on until it is told to end."""
+
+    def __init__(self) -> None:
+        self.told = threading.Event()
+
+    def wait(self, flight: object, stop: threading.Event) -> RunResult | None:
+        wait_until(lambda: stop.is_set() or self.told.is_set())
+        return RunResult(RunOutcome.KILLED, None, Usage()) if self.told.is_set() else None
+
+    def stop_job(self, job_id: JobId, reason: str) -> bool:
+        return False
+
+    def end(self, flight: object, reason: str) -> None:
+        self.told.set()
+
+
 class Anything:
     """Answers no to whatever it is asked for."""
 
@@ -46,10 +64,10 @@ class Bench:
     """A worker with room for two looks."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.wakeups, self.looks = store, Wakeups(), Looks()
-        nobody = cast(Any, Anything())
+        self.store, self.wakeups, self.looks, self.runs = store, Wakeups(), Looks(), Runs()
+        nobody, runs = cast(Any, Anything()), cast(Any, self.runs)
         self.worker = QueueWorker(
-            store.database, nobody, nobody, nobody, cast(Any, self.looks), nobody, boot_id=ME, max_agents=1,
+            store.database, nobody, runs, nobody, cast(Any, self.looks), nobody, boot_id=ME, max_agents=1,
             max_checks=2, interval_s=1.0, clock=store.clock, wakeups=self.wakeups, telemetry=Telemetry(),
             open_repositories=lambda: frozenset({REPO}),
         )  # fmt: skip
@@ -104,3 +122,15 @@ def test_what_is_cancelled_before_its_thread_can_be_told_does_not_begin(
     assert bench.worker.run_once() == {"started": 1}
     wait_until(lambda: not bench.worker.handles(job))
     assert bench.looks.began == []
+
+
+def test_a_run_whose_job_is_cancelled_before_it_is_watched_again_is_ended(bench: Bench) -> None:
+    job_id = bench.queue()
+    with bench.store.database.write() as tx:
+        job = jobs.claim_next_job(tx, ME, agents=True, checks=True)
+    assert job is not None
+    assert bench.cancel() == [job_id]
+    bench.wakeups.stop(job_id)  # nobody is known yet who could be told
+    bench.worker.resume(job, Flight(RunId(1), job, cast(Any, None)))
+    wait_until(bench.runs.told.is_set)
+    wait_until(lambda: not bench.worker.handles(job_id))

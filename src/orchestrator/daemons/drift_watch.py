@@ -129,9 +129,11 @@ class DriftWatch:
         """A fault at one environment keeps nobody from the others (law 9)."""
         with self._database.read() as tx:
             task = tasks.get(tx, start.task_id)
-        if not self._scope.covers(task.repo):
-            return None
         environment, expected = str(start.judged["environment"]), _expected(start)
+        if not self._scope.covers(task.repo):
+            with self._lock:  # it may have been another repository's until now
+                self._watched.pop(environment, None)
+            return None
         watched = Watched(environment, task.work_item, start.sequence, State.WAITS, expected)
         if expected is None:
             return replace(watched, detail="nobody can say what should run there")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.daemons.drift_watch import LOOKS, DriftWatch
+from orchestrator.db import repositories
+from orchestrator.db.repositories import Repository
 from orchestrator.deploy.health import Seen
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.ids import RepoName, Sha
@@ -136,6 +138,23 @@ def test_an_environment_out_of_scope_is_not_even_asked(world: World) -> None:
     world.new_life()
     world.look(LOOKS + 1)
     assert (world.watch.snapshot(), world.alerts(), world.asked) == ([], [], 0)
+
+
+def test_an_environment_that_goes_over_to_a_repository_out_of_scope_is_not_shown_any_more(
+    world: World, store: Store
+) -> None:
+    world.scope = Scope(repos=frozenset({"sample"}))
+    world.started(M1)
+    world.runs["production"] = OTHER
+    world.new_life()
+    world.look(LOOKS)
+    assert world.state() == "drifted"
+    other = world.started(M2)
+    with store.database.write() as tx:
+        repositories.add(tx, Repository(RepoName("another"), "local", "/elsewhere", "ANO"))
+    store.raw("UPDATE tasks SET repo = 'another' WHERE id = :id", {"id": other.id})
+    world.look()
+    assert world.watch.snapshot() == []
 
 
 def test_something_else_is_told_once_with_its_number_and_told_over_once(world: World, store: Store) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -22,6 +23,8 @@ from orchestrator.domain.errors import (
     RequestRefused,
     StateInUse,
 )
+
+log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _SHOWN = 200  # characters of a wrong value's place and complaint
@@ -81,8 +84,14 @@ def answer_errors(api: FastAPI) -> None:
 
     @api.exception_handler(OSError)
     def outside(request: Request, error: OSError) -> Response:
+        # The answer names no place; without this line nobody could find out which file it was.
+        log.error("request failed outside", path=request.url.path, reason=str(error), exc_info=error)
         why = error.strerror or "The system refused"
-        return problem(HTTPStatus.SERVICE_UNAVAILABLE, f"{why}.", "Mend that and ask again.")
+        return problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            f"{why}.",
+            "Mend that and ask again; the service's log says where.",
+        )
 
     @api.exception_handler(Exception)
     def unexpected(request: Request, error: Exception) -> Response:

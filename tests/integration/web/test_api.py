@@ -16,6 +16,7 @@ from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_desk import Desk, Serve
+from tests.fixtures_ownership import Logged
 
 TOKEN = "a-token-of-more-than-sixteen"
 LOCAL = "local-token-of-more-than-sixteen"
@@ -414,7 +415,7 @@ class TestRefusals:
         for task, number in (("SHOP-2", given), ("SHOP-1", given + 1), ("SHOP-1", 0)):
             assert api.get(f"/tasks/{task}/signals/{number}").status_code == 404
 
-    def test_a_disk_that_is_full_is_503_and_told(self, serve: Serve) -> None:
+    def test_a_disk_that_is_full_is_503_and_told(self, serve: Serve, logged: Logged) -> None:
         def register(*_: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")
 
@@ -422,6 +423,7 @@ class TestRefusals:
             answer = api.post("/repositories", json={"path": "/x", "name": "x", "prefix": "X"})
         assert answer.status_code == 503
         assert "No space left" in answer.json()["detail"] and "secret" not in answer.text
+        assert "/secret/place" in str(logged), "whoever mends it has to know where"
 
     def test_a_lost_database_is_no_traceback(self, serve: Serve, desk: Desk) -> None:
         with client(serve()) as api:

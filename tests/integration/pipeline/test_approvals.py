@@ -41,7 +41,7 @@ def test_nothing_is_approved_where_nothing_waits(pipeline: Build) -> None:
     line.agent({"role": "developer", "until": str(line.root / "go")})
     item = line.add()
     line.started(item, "developer")
-    with pytest.raises(RequestRefused, match="nothing there waits"):
+    with pytest.raises(RequestRefused, match="nothing waits for an approval"):
         line.app.operations.approve(item, person="Ann")
     receipt = line.app.operations.reject(item, person="Ann", reason="No.")
     assert "refused" in line.outcome(receipt)

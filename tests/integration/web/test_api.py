@@ -393,7 +393,7 @@ class TestRefusals:
         desk.file()
         answer = api.post("/tasks/SHOP-1/approve")
         assert answer.status_code == 409
-        assert "nothing there waits" in answer.json()["detail"]
+        assert "nothing waits for an approval" in answer.json()["detail"]
 
     def test_a_wrong_method_is_405(self, api: httpx.Client) -> None:
         assert api.delete("/tasks/SHOP-1").status_code == 405

@@ -15,10 +15,12 @@ import pytest
 from orchestrator.db.migrate import init_db, migrations
 from orchestrator.db.migrate_postgres import init_postgres
 from orchestrator.domain.errors import DatabaseError, SchemaError
+from orchestrator.domain.stage import Stage
 from orchestrator.runtime.entropy import SeededEntropy
 from tests.clock import FakeClock
 
 NEWEST = max(migrations("postgres"))
+STARTED = '{"environment": "shared", "step": "effect:deploy_init/production"}'
 TYPES = {"INTEGER": "bigint", "TEXT": "text", "REAL": "double precision", "BLOB": "bytea"}
 # SQLite keeps its schema's number in the file's header, and has one writer at a time.
 ONLY_ON_POSTGRES = {"schema_version", "a_task_at_a_time", "a_repository_at_a_time"}
@@ -195,6 +197,41 @@ def test_one_step_after_the_other(empty_postgres_url: str) -> None:
     with pytest.raises(SchemaError, match=f"has schema {NEWEST + 1}; this version of orch knows {NEWEST}"):
         init(empty_postgres_url)
     assert "further" in tables(empty_postgres_url)
+
+
+def test_what_is_there_goes_through_every_step(empty_postgres_url: str) -> None:
+    """A task in each stage, with a start of every state; two repositories have started in the same production."""
+    steps = migrations("postgres")
+    first = min(steps)
+    assert init(empty_postgres_url, steps={first: steps[first]}) == first
+    states = ("applied", "in_doubt", "revoking", "intended", "revoked")
+    with closing(psycopg.connect(empty_postgres_url, autocommit=True)) as connection:
+        for number, stage in enumerate(Stage, 1):
+            repo = f"r{number}"
+            connection.execute(
+                "INSERT INTO repositories VALUES (%s, 'local', '/x', %s, 2, utc_now())",
+                [repo, f"R{number}"],
+            )
+            connection.execute(
+                "INSERT INTO tasks (id, work_item, repo, title, stage, created_at, updated_at) "
+                "VALUES (%s, %s, %s, 't', %s, utc_now(), utc_now())",
+                [number, f"R{number}-1", repo, stage],
+            )
+            connection.execute("INSERT INTO transition_epoch VALUES (%s, 1)", [number])
+            connection.execute(
+                "INSERT INTO slots VALUES (%s, %s, 'task', %s, utc_now())", [f"merge:{repo}", repo, number]
+            )
+            for place, state in enumerate(states, 1):
+                connection.execute(
+                    "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
+                    "intent_at, settled_at) VALUES (%s, 'deploy_init', %s, 1, %s, 1, %s, 't', 'monitor', %s, "
+                    "utc_now(), CASE WHEN %s IN ('applied', 'revoked') THEN utc_now() END)",
+                    [number, str(place), state, 10 * number + place, STARTED, state],
+                )
+    assert init(empty_postgres_url) == NEWEST
+    stages = list(Stage)
+    places = ask(empty_postgres_url, "SELECT name, task_id FROM slots WHERE name LIKE 'environment:%'")
+    assert places == [("environment:shared", stages.index(Stage.DEPLOY) + 1)]
 
 
 def test_a_foreign_database_is_refused_untouched(empty_postgres_url: str) -> None:

@@ -1,5 +1,6 @@
 """Leases, epochs and processes: the rows that ownership rests on (DESIGN §5)."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,8 @@ from orchestrator.domain.errors import LostRace
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.lease import BELIEVABLE, Lease
 from orchestrator.runtime.process import ProcessIdentity
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +236,9 @@ def _lease(row: Row) -> LeaseRow:
     return LeaseRow(
         TaskId(row["task_id"]),
         _text(row["owner"]),
-        row["owner_pid"],
+        _number(row["owner_pid"]),
         _text(row["owner_boot_id"]),
-        row["run_id"],
+        _number(row["run_id"]),
         _text(row["stage"]),
         _text(row["acquired_at"]),
         row["work_item"],
@@ -249,6 +252,12 @@ def _text(stored: Any) -> Any:
         return stored.decode() if isinstance(stored, bytes) else stored
     except UnicodeDecodeError:
         return stored
+
+
+def _number(stored: Any) -> Any:
+    """The number that bytes spell; else as :func:`_text`."""
+    found = _text(stored)
+    return int(found) if isinstance(found, str) and _WHOLE.fullmatch(found) else found
 
 
 def _process(row: Row) -> ProcessRow:

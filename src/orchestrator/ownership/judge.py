@@ -100,14 +100,16 @@ def age_s(row: LeaseRow, now: str) -> float | None:
 
 
 def warn_if_odd(row: LeaseRow) -> None:
-    """Say what no version of ours would have written; such a row is judged by its process like any other."""
-    pid, boot_id = cast(object, row.owner_pid), cast(object, row.owner_boot_id)  # whatever SQLite holds
+    """Say what no version of ours would have written; such a row is judged by its process like any other. SQLite
+    holds whatever it is given."""
+    pid, boot_id, run_id = cast("tuple[object, ...]", (row.owner_pid, row.owner_boot_id, row.run_id))
     odd = [
         name
         for name, fine in (
             ("owner", row.owner in set(Actor)),
             ("owner_pid", pid is None or (isinstance(pid, int) and pid > 0)),
             ("owner_boot_id", isinstance(boot_id, str) and boot_id != ""),
+            ("run_id", run_id is None or isinstance(run_id, int)),
             ("stage", row.stage in set(Stage)),
             ("acquired_at", age_s(row, stamp(EPOCH)) is not None),
         )

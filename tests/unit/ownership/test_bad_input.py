@@ -49,7 +49,10 @@ UNTYPED = [  # SQLite takes any value in any column; PostgreSQL does not
     pytest.param({"pid": "many"}, "owner_pid", id="pid_of_words"),
 ]
 DAMAGED = "CAST(x'fffe' AS TEXT)"  # what a damaged disk leaves of a text
-NO_TEXT = [pytest.param(name, id=name) for name in ("owner", "owner_boot_id", "stage", "acquired_at")]
+NO_TEXT = [
+    pytest.param(name, id=name)
+    for name in ("owner", "owner_pid", "owner_boot_id", "run_id", "stage", "acquired_at")
+]
 
 
 @on_each("odd,named", ODD, UNTYPED)

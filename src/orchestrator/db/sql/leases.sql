@@ -1,4 +1,5 @@
--- A row that is no text (SQLite takes anything, and disks are damaged) is read and compared as the bytes it is.
+-- A row that is no text and no number (SQLite takes anything, and disks are damaged) is read and compared as the bytes
+-- it is.
 
 -- name: acquire
 INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, run_id, stage, acquired_at)
@@ -7,20 +8,22 @@ ON CONFLICT (task_id) DO UPDATE
 SET owner = excluded.owner, owner_pid = excluded.owner_pid, owner_boot_id = excluded.owner_boot_id,
     run_id = excluded.run_id, stage = excluded.stage, acquired_at = excluded.acquired_at
 WHERE CAST(transition_lease.owner AS BLOB) IS CAST(:judged_owner AS BLOB)
-  AND transition_lease.owner_pid IS :judged_pid
+  AND CAST(transition_lease.owner_pid AS BLOB) IS CAST(:judged_pid AS BLOB)
   AND CAST(transition_lease.owner_boot_id AS BLOB) IS CAST(:judged_boot_id AS BLOB)
-  AND transition_lease.run_id IS :judged_run_id
+  AND CAST(transition_lease.run_id AS BLOB) IS CAST(:judged_run_id AS BLOB)
   AND CAST(transition_lease.stage AS BLOB) IS CAST(:judged_stage AS BLOB)
   AND CAST(transition_lease.acquired_at AS BLOB) IS CAST(:judged_acquired_at AS BLOB);
 
 -- name: get
-SELECT task_id, CAST(owner AS BLOB) AS owner, owner_pid, CAST(owner_boot_id AS BLOB) AS owner_boot_id, run_id,
+SELECT task_id, CAST(owner AS BLOB) AS owner, CAST(owner_pid AS BLOB) AS owner_pid,
+       CAST(owner_boot_id AS BLOB) AS owner_boot_id, CAST(run_id AS BLOB) AS run_id,
        CAST(transition_lease.stage AS BLOB) AS stage, CAST(acquired_at AS BLOB) AS acquired_at,
        tasks.work_item, tasks.repo
 FROM transition_lease LEFT JOIN tasks ON tasks.id = task_id WHERE task_id = :task_id;
 
 -- name: all
-SELECT task_id, CAST(owner AS BLOB) AS owner, owner_pid, CAST(owner_boot_id AS BLOB) AS owner_boot_id, run_id,
+SELECT task_id, CAST(owner AS BLOB) AS owner, CAST(owner_pid AS BLOB) AS owner_pid,
+       CAST(owner_boot_id AS BLOB) AS owner_boot_id, CAST(run_id AS BLOB) AS run_id,
        CAST(transition_lease.stage AS BLOB) AS stage, CAST(acquired_at AS BLOB) AS acquired_at,
        tasks.work_item, tasks.repo
 FROM transition_lease LEFT JOIN tasks ON tasks.id = task_id ORDER BY task_id LIMIT 1000;
@@ -31,7 +34,8 @@ DELETE FROM transition_lease WHERE task_id = :task_id AND owner_boot_id = :boot_
 
 -- name: remove
 DELETE FROM transition_lease WHERE task_id = :task_id AND CAST(owner AS BLOB) IS CAST(:owner AS BLOB)
-  AND owner_pid IS :pid AND CAST(owner_boot_id AS BLOB) IS CAST(:boot_id AS BLOB) AND run_id IS :run_id
+  AND CAST(owner_pid AS BLOB) IS CAST(:pid AS BLOB) AND CAST(owner_boot_id AS BLOB) IS CAST(:boot_id AS BLOB)
+  AND CAST(run_id AS BLOB) IS CAST(:run_id AS BLOB)
   AND CAST(stage AS BLOB) IS CAST(:stage AS BLOB) AND CAST(acquired_at AS BLOB) IS CAST(:acquired_at AS BLOB);
 
 -- name: epoch

@@ -53,6 +53,7 @@ class Restored:
             _take_over(tx, at.task, started)
             if undone is not None:
                 serial_gate.freeze(tx, at.task, at.lease.owner, undone)
+                serial_gate.keep_for_the_freeze(tx, at.task, at.lease.owner)
                 slots.keep_for_freeze(tx, at.task.repo)
 
         self._moves.hold(at, Hold.ESCALATED, why, also=also)

@@ -100,3 +100,31 @@ def test_what_was_undone_freezes_the_repository_though_no_configuration_is_usabl
     assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
     with bench.database.read() as tx:
         assert slots.frozen(tx, REPO) is not None, found.hold_reason
+
+
+def test_what_was_undone_after_the_backup_gives_the_merge_slot_to_the_freeze(bench: Bench) -> None:
+    """The backup knows the merge and has the task in *deploy* with its places in hand: a fix could not get in."""
+    task = bench.before_the_merge()
+    with bench.database.write() as tx:
+        assert imported.add_effect(
+            tx, task, EffectName.MERGE_PR, M, task.round, EffectState.APPLIED, token="f", judged={}, fact={}
+        )
+    task = bench.store.move(task.id, Stage.DEPLOY)
+    with bench.database.write() as tx:
+        assert imported.add_effect(
+            tx, task, EffectName.DEPLOY_UNDO, f"production:{M}:2", 1, EffectState.APPLIED, token="2",
+            judged={"environment": "production", "sha": M, "generation": 2}, fact={},
+        )  # fmt: skip
+    bench.outside.by_hand = Landed(Candidate(task.id, 1, M, TREE, BASE, HEAD, "n", 900, "f"), M, TREE)
+    word = Signal(RESTORED, task.stage, task.round, None, "Ann", "restored")
+    with bench.database.write() as tx:
+        mail.receive(tx, task, word, source="operator", dedup_key="r")
+    bench.process("one")[0].advance_stage(task.id, Actor.MONITOR)
+    found = bench.store.task(task.id)
+    assert (found.stage, found.hold) == (Stage.DEPLOY, Hold.ESCALATED)
+    with bench.database.read() as tx:
+        merge = slots.get(tx, slots.merge_slot(REPO))
+        assert slots.frozen(tx, REPO) is not None, found.hold_reason
+        assert slots.held_by(tx, found.id) == []
+    assert merge is not None
+    assert merge.frozen

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.db.statements import statement
 from orchestrator.domain.ids import TaskId
+from orchestrator.domain.lease import BELIEVABLE
 
 BOOT = "bare"
 CLAIMS = 7  # place of jobs.claims in RETURNING *
@@ -89,7 +90,13 @@ class BareSql:
         """Two commits; False once the queue is empty."""
         sql, run = self._sql, self._connection.execute
         run("BEGIN IMMEDIATE")
-        wanted = {"boot_id": BOOT, "agents_allowed": True, "checks_allowed": True, "repos": None}
+        wanted = {
+            "boot_id": BOOT,
+            "agents_allowed": True,
+            "checks_allowed": True,
+            "repos": None,
+            "believable": BELIEVABLE,
+        }
         row = run(sql["jobs.claim_next_job"], wanted).fetchone()
         run("COMMIT")
         if row is None:

@@ -162,6 +162,10 @@ class MemoryWorkspaces:
     def __init__(self, left: dict[tuple[WorkItem, str], bytes]) -> None:
         self._left = left
 
+    def path(self, work_item: WorkItem) -> Path:
+        """There is always one: nothing of it is tidied up here."""
+        return Path(work_item)
+
     def read_file(self, work_item: WorkItem, path: str, limit: int) -> bytes | None:
         return self._left.get((work_item, path))
 

@@ -325,7 +325,9 @@ CHECKS = {
     "a_lesson_from_nowhere": Refused(
         [], f"INSERT INTO lessons (source, kind, text, at) VALUES ('gossip', 'k', 't', {NOW})", "source IN"
     ),
-    "a_second_installation": Refused([], f"INSERT INTO installation VALUES (2, 'x', 0, {NOW})", "one = 1"),
+    "a_second_installation": Refused(
+        [], f"INSERT INTO installation (one, installation_id, created_at) VALUES (2, 'x', {NOW})", "one = 1"
+    ),
     "a_negative_epoch": Refused([TASK], "INSERT INTO transition_epoch VALUES (1, -1)", "epoch >= 0"),
     "a_negative_generation": Refused(
         [], "INSERT INTO installation_marks (repo, generation) VALUES ('sample', -1)", "generation >= 0"

@@ -204,7 +204,8 @@ def test_pull_request_closed_while_an_agent_works(pipeline: Build) -> None:
     wait_until(lambda: line.app.operations.queue()["running"] == [])
     assert "tester" not in line.roles(item)
     shut(line, item, closed=False)
-    line.app.reconciler.run_once()  # the forge has not told of it: the net finds out
+    # The forge has not told of it: the net finds out, at its next pass where the task is just owned.
+    wait_until(lambda: line.app.reconciler.run_once() and line.task(item).hold is not Hold.BLOCKED)
     line.done(item)
     assert line.roles(item).count("reviewer") == 1
 

@@ -114,9 +114,8 @@ class Moves:
                 raise
         self._tools.waypoints.reach("transition.after_commit", task=task.id, target=target)
         self._tools.wake(wake)
-        for (
-            job_id
-        ) in cancelled:  # only now: whoever is at one finds in the database that it counts for nothing
+        # Only now: whoever is at one finds in the database that it counts for nothing.
+        for job_id in cancelled:
             self._tools.stop_job(job_id)
         return Outcome.ENDED if target.terminal else Outcome.MOVED
 

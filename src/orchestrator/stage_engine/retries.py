@@ -54,9 +54,8 @@ class Retries:
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
             if at.task.stage is Stage.DEPLOY and effects.merged_since(tx, at.task.id) is None:
-                self._take_places(
-                    tx, at
-                )  # a restore has left it none; what is ill is to be undone, and frozen
+                # A restore has left it none; what is ill is to be undone, and frozen.
+                self._take_places(tx, at)
             if judged_by is not None:
                 tasks.set_config(tx, at.task.id, judged_by)
             if failed is not None:

@@ -1,0 +1,11 @@
+"""A Gitea that is small and true: HTTP on loopback over real bare repositories.
+
+It answers what the real server was seen to answer, or what its source says, and no more; where the captured answers
+and this one differ, this one is wrong (`tests/contracts/test_gitea_conformance.py`).
+"""
+
+from tests.fakes.gitea.faults import Call, Fault, How
+from tests.fakes.gitea.repository import Pull, Repository, Style
+from tests.fakes.gitea.server import FakeGitea
+
+__all__ = ["Call", "FakeGitea", "Fault", "How", "Pull", "Repository", "Style"]

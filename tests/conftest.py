@@ -37,6 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         + "; ".join(f"{name}: {what}" for name, what in GROUPS.items()),
     )
 
+    parser.addoption(
+        "--database",
+        choices=["sqlite", "postgres"],
+        default="sqlite",
+        help="where the tests keep their ledgers that do not say so themselves",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -169,8 +169,8 @@ def on_each(names: str, everywhere: list[Any], on_sqlite: list[Any]) -> pytest.M
 
 @pytest.fixture
 def database_kind(request: pytest.FixtureRequest) -> str:
-    """Where the store of a test is: ``sqlite``, unless the test or its folder asks for ``postgres``."""
-    return str(getattr(request, "param", "sqlite"))
+    """Where the ledger of a test is: as the test or its folder asks for it, else as the command line does."""
+    return str(getattr(request, "param", request.config.getoption("--database")))
 
 
 @pytest.fixture

@@ -133,10 +133,13 @@ def ended(process: "subprocess.Popen[str]", signum: int = signal.SIGTERM) -> Sai
 
 
 @pytest.fixture
-def orch(tmp_path: Path) -> Orch:
+def orch(request: pytest.FixtureRequest, tmp_path: Path, database_kind: str) -> Orch:
     folder = tmp_path / "person"
     folder.mkdir()
-    return Orch(tmp_path / "state", folder)
+    made = Orch(tmp_path / "state", folder)
+    if database_kind == "postgres":
+        made.settings["ORCH_DATABASE_URL"] = request.getfixturevalue("empty_postgres_url")
+    return made
 
 
 @pytest.fixture

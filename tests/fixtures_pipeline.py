@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -123,14 +123,13 @@ class Pipeline:
     def variables(self) -> dict[str, str]:
         timers = ("REAPER", "RECONCILER", "OUTBOX", "DRIFT", "INBOX")
         known = {f"ORCH_{name}_INTERVAL_S": NEVER for name in timers} | {"ORCH_QUEUE_INTERVAL_S": "0.5"}
-        return {"ORCH_HOME": str(self.home), "ORCH_LOG_LEVEL": "error", **known, **self.settings}
+        at = {} if self.database_url is None else {"ORCH_DATABASE_URL": self.database_url}
+        return {"ORCH_HOME": str(self.home), "ORCH_LOG_LEVEL": "error", **at, **known, **self.settings}
 
     def open(self) -> App:
         """Open the state folder; nothing runs yet."""
         outside = Outside(self.environ, clock=self.clock, processes=self.processes, waypoints=self.points)
         settings = load_settings(self.variables())
-        if self.database_url is not None:
-            settings = replace(settings, database_url=self.database_url)
         self._app = self._open.enter_context(open_app(settings, self.environ, role="run", outside=outside))
         return self._app
 

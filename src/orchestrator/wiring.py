@@ -29,8 +29,7 @@ from orchestrator.db import evidence
 from orchestrator.db.counted import CountedDatabase
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
-from orchestrator.db.migrate import init_db
-from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.db.opening import open_migrated, open_to_look
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
@@ -106,7 +105,9 @@ class App:
         redactor: Redactor,
         *,
         role: str = "reader",
+        alone: bool = False,
     ) -> None:
+        self._alone = alone
         self.settings = settings
         self.role = role
         self.outside = outside
@@ -173,6 +174,7 @@ class App:
             self.ownership.judge,
             self.role,
             switches(self.settings.lease_scope),
+            self._alone,
         )
 
     @cached_property
@@ -539,9 +541,12 @@ def open_app(
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
     make_private_folder(settings.home)
     with own_file(settings.database_path, role=role, shared=shared):
-        database = _migrated(settings, outside)
+        database = open_migrated(
+            settings.database_url, clock=outside.clock, entropy=outside.entropy, waypoints=outside.waypoints
+        )
         try:
-            app = App(settings, outside, database, redactor, role=role)
+            alone = settings.on_postgres and not shared  # no lock of a folder keeps others off a server
+            app = App(settings, outside, database, redactor, role=role, alone=alone)
             app.registration.enter()
             try:
                 yield app
@@ -549,22 +554,6 @@ def open_app(
                 app.registration.leave()
         finally:
             database.close()
-
-
-def _migrated(settings: Settings, outside: Outside) -> Database:
-    """The database of the settings, brought up to date."""
-    if not settings.on_postgres:
-        path = settings.database_path
-        init_db(path, clock=outside.clock, entropy=outside.entropy)
-        return SqliteDatabase(path, clock=outside.clock, waypoints=outside.waypoints)
-    # Here and not above: whoever has a file need not load a driver for a server.
-    from orchestrator.db.migrate_postgres import init_postgres
-    from orchestrator.db.postgres import PostgresDatabase
-
-    init_postgres(settings.database_url, entropy=outside.entropy)
-    return PostgresDatabase(
-        settings.database_url, waypoints=outside.waypoints
-    )  # judged by its own clock (law 12)
 
 
 @contextmanager
@@ -575,7 +564,7 @@ def open_readonly(settings: Settings, environ: Mapping[str, str]) -> Iterator[Ap
     """
     outside = Outside(environ)
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
-    database = SqliteDatabase(settings.database_path, clock=outside.clock, readonly=True)
+    database = open_to_look(settings.database_url, clock=outside.clock)
     try:
         yield App(settings, outside, database, redactor)
     finally:

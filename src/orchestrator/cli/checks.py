@@ -13,6 +13,7 @@ from orchestrator.cli.missing_config import has_config, lacks_commit, lacks_conf
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
+from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
@@ -115,17 +116,17 @@ def _repositories(
     settings: Settings, environ: Mapping[str, str], git: Git
 ) -> tuple[list[Finding], dict[Registered, RepoConfig]]:
     """Whether each repository's configuration can be used, and those that can."""
-    if not settings.database_path.exists():
-        hint = "`orch init` in a repository registers it."
-        return [Finding(Level.NOTE, "repositories", "none is registered yet", hint)], {}
     try:
+        if not has_state(settings.database_url):
+            hint = "`orch init` in a repository registers it."
+            return [Finding(Level.NOTE, "repositories", "none is registered yet", hint)], {}
         with open_readonly(settings, environ) as app:
             known = [
                 Registered(one.name, one.prefix, Path(one.location)) for one in app.operations.repositories()
             ]
     except OrchestratorError as error:
         return [Finding(Level.FAILED, "database", error.message, error.hint)], {}
-    findings = [Finding(Level.OK, "database", str(settings.database_path))]
+    findings = [Finding(Level.OK, "database", place_of(settings.database_url))]
     configs: dict[Registered, RepoConfig] = {}
     for at in known:
         finding, config = _repository(git, at)

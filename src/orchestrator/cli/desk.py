@@ -14,6 +14,7 @@ from typing import Protocol
 
 from orchestrator.cli.owner import owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
+from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
 from orchestrator.domain.task import Ticket
 from orchestrator.operations.deciding import Receipt
@@ -120,7 +121,7 @@ class LocalDesk:
     @property
     def _app(self) -> App:
         if self._opened is None:
-            raise _nothing_yet()
+            raise nothing_yet(settings_for_command())
         return self._opened
 
     @property
@@ -234,9 +235,11 @@ class FirstDesk(LocalDesk):
         return super().repositories() if self._opened is not None else []
 
 
-def _nothing_yet() -> NotFound:
+def nothing_yet(settings: Settings) -> NotFound:
+    """What a command says that would look at, or go on with, what is not there."""
+    place = place_of(settings.database_url) if settings.on_postgres else settings.home
     return NotFound(
-        f"There is nothing in {load_settings(os.environ).home} yet.",
+        f"There is nothing in {place} yet.",
         hint="`orch init` in a repository makes a beginning; `orch demo` shows one.",
     )
 
@@ -259,7 +262,7 @@ def acting(role: str) -> Iterator[Desk]:
     :raises StateInUse: the owner does not say where it answers.
     """
     settings = settings_for_command()
-    if not settings.database_path.exists():
+    if not has_state(settings.database_url):
         with ExitStack() as stack:
             yield FirstDesk(lambda: stack.enter_context(own_or_ask(settings, role)))
         return
@@ -314,14 +317,14 @@ def reading(*, live: bool = False) -> Iterator[Desk]:
 
         yield RemoteDesk(owner)
         return
-    if not settings.database_path.exists():
-        raise _nothing_yet()
+    if not has_state(settings.database_url):
+        raise nothing_yet(settings)
     with ExitStack() as stack:
         try:
             app = stack.enter_context(open_readonly(settings, os.environ))
             app.operations.repositories()  # opening alone does not show whether it can be read
         except DatabaseError as error:
-            if os.access(settings.home, os.W_OK | os.X_OK):
+            if settings.on_postgres or os.access(settings.home, os.W_OK | os.X_OK):
                 raise
             raise OutsideError(
                 f"The state in {settings.home} cannot be read, for its folder is write-protected.",

@@ -11,6 +11,7 @@ from orchestrator.cli.options import json_option, ticket_from
 from orchestrator.cli.resolve import refuse_early, repository_to_run
 from orchestrator.cli.terminal import note, say
 from orchestrator.cli.watching import conclude, is_frozen, watch_here, watch_there
+from orchestrator.db.opening import has_state
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import SystemProcesses
 
@@ -40,7 +41,7 @@ def command(
     settings = settings_for_command()
     tell: Tell = note if as_json else say
     git = Git(SystemProcesses())
-    if not settings.database_path.exists():
+    if not has_state(settings.database_url):
         refuse_early(git, repo)
     with own_or_ask(settings, "run") as (app, remote):
         desk = LocalDesk(app, served=True) if app is not None else cast(Desk, remote)

@@ -9,7 +9,6 @@ from orchestrator.cli.restore import closed_lines
 from orchestrator.cli.service import running
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.config import load_settings
-from orchestrator.domain.errors import StateInUse
 from orchestrator.wiring import open_app
 
 
@@ -23,20 +22,14 @@ def command(as_json: bool) -> int:
     taken over by the next start.
     """
     settings = load_settings(os.environ)
-    try:
-        with open_app(settings, os.environ, role="serve") as app, running(app, role="serve") as service:
-            if as_json:
-                say_json({"url": service.url, "pid": os.getpid(), "home": str(settings.home)})
-            else:
-                say(f"orchestrator serves {service.url} (state in {settings.home}, pid {os.getpid()})")
-                say("Ctrl-C ends it; agents at work keep running.")
-            for line in closed_lines(app.operations.queue()):
-                note(line)
-            app.clock.wait(service.stop, None)
-            note("Stopping.")
-    except StateInUse as error:
-        error.hint = (
-            "One process owns a state folder: stop that one, or use another ORCH_HOME. Commands talk to it."
-        )
-        raise
+    with open_app(settings, os.environ, role="serve") as app, running(app, role="serve") as service:
+        if as_json:
+            say_json({"url": service.url, "pid": os.getpid(), "home": str(settings.home)})
+        else:
+            say(f"orchestrator serves {service.url} (state in {settings.home}, pid {os.getpid()})")
+            say("Ctrl-C ends it; agents at work keep running.")
+        for line in closed_lines(app.operations.queue()):
+            note(line)
+        app.clock.wait(service.stop, None)
+        note("Stopping.")
     return 0

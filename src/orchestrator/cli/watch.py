@@ -5,12 +5,12 @@ from typing import cast
 import click
 
 from orchestrator.cli.checkout import Registered, default_branch
-from orchestrator.cli.desk import Desk, LocalDesk, own_or_ask, settings_for_command
+from orchestrator.cli.desk import Desk, LocalDesk, nothing_yet, own_or_ask, settings_for_command
 from orchestrator.cli.follow import Tell
 from orchestrator.cli.options import json_option, work_item_argument
 from orchestrator.cli.terminal import note, say
 from orchestrator.cli.watching import conclude, is_frozen, watch_here, watch_there
-from orchestrator.domain.errors import NotFound
+from orchestrator.db.opening import has_state
 
 
 @click.command("watch")
@@ -24,8 +24,8 @@ def command(work_item: str, as_json: bool) -> int:
     agent at work keeps running for a while.
     """
     settings = settings_for_command()
-    if not settings.database_path.exists():
-        raise NotFound(f"There is nothing in {settings.home} yet.", hint="`orch init` makes a beginning.")
+    if not has_state(settings.database_url):
+        raise nothing_yet(settings)
     tell: Tell = note if as_json else say
     with own_or_ask(settings, "run") as (app, remote):
         desk = LocalDesk(app, served=True) if app is not None else cast(Desk, remote)

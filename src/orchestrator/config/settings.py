@@ -51,10 +51,13 @@ def _setting(
     unit: str = "",
     shown: str | None = None,
     empty_counts: bool = False,
+    hidden: bool = False,
 ) -> Any:
-    """A field with what the reference page says of it; ``empty_counts``: an empty variable is a value of its own."""
+    """A field with what the reference page says of it; ``empty_counts``: an empty variable is a value of its own;
+    ``hidden``: not in a printed copy, for it may hold a secret."""
     return field(
         default=default,
+        repr=not hidden,
         metadata={
             "reader": reader,
             "text": text,
@@ -91,8 +94,10 @@ class Settings:
     database_url: str = _setting(
         "",
         values.database_url,
-        "Database. This version knows SQLite only.",
+        "Database: `sqlite:///<absolute path>`, or `postgresql://<user>@<host>/<database>` with any parameter that "
+        "libpq knows. A password in it is never shown.",
         shown="orchestrator.db in the state folder",
+        hidden=True,
     )
     host: str = _setting(
         "127.0.0.1", values.host, "Address to listen on. Beyond loopback a token is required."
@@ -233,7 +238,7 @@ class Settings:
 
     @property
     def on_postgres(self) -> bool:
-        """Whether the database is PostgreSQL. No setting says so yet."""
+        """Whether the database is PostgreSQL."""
         return self.database_url.startswith("postgresql://")
 
     @property
@@ -266,8 +271,10 @@ class Settings:
 
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret value that was configured: for the redactor."""
-        return tuple(
-            value for f in fields(self) if isinstance(value := getattr(self, f.name), Secret) and value
+        named = (getattr(self, f.name) for f in fields(self))
+        return (
+            *(value for value in named if isinstance(value, Secret) and value),
+            *map(Secret, values.passwords_in(self.database_url)),
         )
 
 

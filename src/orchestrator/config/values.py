@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
 from orchestrator.domain.scope import EVERY_REPOSITORY
@@ -109,18 +109,52 @@ def web_address(text: str) -> str:
 
 
 def database_url(text: str) -> str:
-    """The address of an SQLite file. Never echoes the text: another database's address carries a password."""
+    """The address of a SQLite file or of a PostgreSQL database. Never echoes the text: it may carry a password."""
     scheme, _, rest = text.strip().partition("://")
-    if scheme.lower() in ("postgres", "postgresql") or scheme.lower().startswith(
-        ("postgresql+", "postgres+")
-    ):
-        raise ValueError("sqlite:///<absolute path>; PostgreSQL is not supported by this version")
-    if scheme.lower() != "sqlite" or not rest.startswith("/") or "?" in rest or "#" in rest or "\0" in rest:
+    match scheme.lower():
+        case "sqlite":
+            return _sqlite_url(rest)
+        case "postgres" | "postgresql":
+            return _postgres_url(rest)
+        case _:
+            raise ValueError("sqlite:///<absolute path> or postgresql://<user>@<host>/<database>")
+
+
+def _sqlite_url(rest: str) -> str:
+    if not rest.startswith("/") or "?" in rest or "#" in rest or "\0" in rest:
         raise ValueError("sqlite:///<absolute path>, a file and nothing else")
     path = Path("/" + rest.lstrip("/"))
     if path == Path("/") or rest.endswith("/"):
         raise ValueError("sqlite:///<absolute path> of a file, not a folder")
     return f"sqlite://{path}"
+
+
+def _postgres_url(rest: str) -> str:
+    """What libpq takes as a URL, so far as it can be judged without it; the database must be named, for libpq would
+    take the user's name for it."""
+    address, _, parameters = rest.partition("?")
+    _, _, name = address.partition("/")
+    if (
+        not rest.isascii()
+        or not rest.isprintable()
+        or " " in rest
+        or "/" in name
+        or not (name or "dbname" in parse_qs(parameters))
+    ):
+        raise ValueError(
+            "postgresql://<user>@<host>/<database>, with what is special in user and password percent-encoded"
+        )
+    return f"postgresql://{rest}"
+
+
+def passwords_in(url: str) -> tuple[str, ...]:
+    """The passwords that a database's address holds, as they stand there and as they are meant."""
+    address, _, parameters = url.partition("://")[2].partition("?")
+    user, at, _ = address.partition("/")[0].rpartition("@")
+    written = [user.partition(":")[2]] if at else []
+    named = parse_qs(parameters)
+    found = [*written, *map(unquote, written), *named.get("password", []), *named.get("sslpassword", [])]
+    return tuple(dict.fromkeys(password for password in found if password))
 
 
 def full_sha(text: str) -> str:

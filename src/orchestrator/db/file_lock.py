@@ -59,6 +59,6 @@ def _take(handle: int, kind: int, path: Path) -> None:
             if named is None or pid_alive(int(named[1])) or clock.boottime() > end:
                 raise StateInUse(
                     f"The state in {path.parent} is in use by {holder or 'another process'}.",
-                    hint="One process owns it: stop that one, or let commands talk to it.",
+                    hint="One process owns a state folder: stop it, or use another ORCH_HOME. Commands talk to it.",
                 ) from None
         clock.wait(never, POLL_S)

@@ -62,6 +62,20 @@ def _migrate(
     return newest
 
 
+def schema_of_server(url: str) -> int:
+    """The number of the schema that is there; 0: an empty database.
+
+    :raises SchemaError: what is there is not ours.
+    :raises DatabaseError: it cannot be reached.
+    """
+    server = server_of(url)
+    with connecting(url) as connection:
+        try:
+            return version_of(connection, server)
+        except psycopg.Error as error:
+            raise database_error(error, server) from error
+
+
 def version_of(connection: psycopg.Connection[DictRow], server: str) -> int:
     """The number of the schema that is there; 0: an empty one.
 

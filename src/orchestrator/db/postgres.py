@@ -88,9 +88,10 @@ class PostgresDatabase:
         waypoints: Waypoints | None = None,
         max_connections: int = MAX_CONNECTIONS,
         idle_s: float = IDLE_S,
+        readonly: bool = False,
     ) -> None:
         """``clock``: for tests; without one the server's own clock judges (law 12). ``idle_s``: how long a transaction
-        may do nothing.
+        may do nothing. ``readonly``: to look beside whoever works on it; every write is refused by the server.
 
         :raises DatabaseError: it cannot be reached, or does not keep what it says.
         """
@@ -99,7 +100,7 @@ class PostgresDatabase:
         self._waypoints = waypoints or NoWaypoints()
         self._inside = threading.local()  # whether this thread is in a write block
         self._size = max_connections
-        self._begin_write = BEGIN_WRITE.format(idle_ms=int(idle_s * 1000))
+        self._begin_write = BEGIN_READ if readonly else BEGIN_WRITE.format(idle_ms=int(idle_s * 1000))
         with connecting(url) as first:  # the pool would only say that nobody answered in time
             check(first, self._server)
         self._pool: ConnectionPool[Connection] = ConnectionPool(

@@ -31,6 +31,7 @@ DEFAULTS: dict[str, str | int] = {
 # on waits for the standby where there is one; local and remote_write are durable on this server's own disk at least.
 DURABLE = frozenset({"on", "local", "remote_write", "remote_apply"})
 NOTHING_STORED = "Nothing of this step was stored; it will be tried again."
+UNREACHABLE = "Nothing was started. Does it run, does ORCH_DATABASE_URL name it, can it be reached from here?"
 ASKED = """
 SELECT pg_backend_pid() AS pid, current_setting('server_version_num')::int AS version,
        current_setting('synchronous_commit') AS synchronous_commit, pg_is_in_recovery() AS standby,
@@ -76,19 +77,30 @@ def conninfo_of(url: str) -> str:
 
     :raises ConfigError: it is no URL of a PostgreSQL database.
     """
-    try:
-        said = conninfo_to_dict(url)
-        return make_conninfo(url, **{key: value for key, value in DEFAULTS.items() if key not in said})
-    except psycopg.Error:  # its text may quote the URL
-        raise ConfigError("ORCH_DATABASE_URL is no URL of a PostgreSQL database.") from None
+    said = _parts(url)
+    return make_conninfo(url, **{key: value for key, value in DEFAULTS.items() if key not in said})
 
 
 def server_of(url: str) -> str:
-    """Where the database is, for people and for the log: host, port and name; no user, no password."""
-    said = conninfo_to_dict(url)
+    """Where the database is, for people and for the log: host, port and name; no user, no password.
+
+    :raises ConfigError: it is no URL of a PostgreSQL database.
+    """
+    said = _parts(url)
     host = said.get("host") or said.get("hostaddr") or "local socket"
     port = f":{said['port']}" if said.get("port") else ""
     return f"PostgreSQL {said.get('dbname') or ''} at {host}{port}".replace("  ", " ")
+
+
+def _parts(url: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.Error:  # its text may quote the URL
+        raise ConfigError(
+            "ORCH_DATABASE_URL is no URL of a PostgreSQL database; nothing was started.",
+            hint="Write postgresql://user@host:port/database, with what is special in user and password "
+            "percent-encoded; other parameters of libpq follow behind a question mark.",
+        ) from None
 
 
 def settings() -> dict[str, Any]:
@@ -106,7 +118,8 @@ def connecting(url: str) -> Iterator[psycopg.Connection[DictRow]]:
     try:
         connection = psycopg.connect(conninfo_of(url), **settings())
     except psycopg.Error as error:
-        raise database_error(error, server_of(url)) from error
+        hint = HINTS.get(error.sqlstate or "", UNREACHABLE)
+        raise database_error(error, server_of(url), hint=hint) from error
     try:
         yield connection
     finally:

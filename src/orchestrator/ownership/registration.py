@@ -6,7 +6,7 @@ import structlog
 
 from orchestrator.db import leases
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import OperatorError, OrchestratorError
+from orchestrator.domain.errors import OperatorError, OrchestratorError, StateInUse
 from orchestrator.domain.ids import BootId
 from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.term import Term
@@ -28,22 +28,22 @@ class Registration:
     judge: Judge
     role: str
     switches: str
+    alone: bool = False  # no other process may work on this database
 
     def enter(self) -> None:
         """Say that this process lives, and begin its term.
 
+        :raises StateInUse: another process lives where there may be but one; this one is off the list again.
         :raises OperatorError: another living process has other switches; this one is off the list again.
         """
         since = self.clock.boottime()
         with self.database.write() as tx:
             leases.register_process(tx, self.boot_id, "", self.processes.own(), self.role, self.switches)
-        other = (
-            self._with_other_switches()
-        )  # looked for once we are on the list: of two that start, one sees the other
-        if other is not None:
+        refused = self._why_not()  # asked once we are on the list: of two that start, one sees the other
+        if refused is not None:
             with self.database.write() as tx:
                 leases.forget_process(tx, self.boot_id)
-            raise _refused(other, self.switches, self.term.process_ttl_s)
+            raise refused
         self.term.renew(since)
 
     def beat(self) -> bool:
@@ -72,14 +72,34 @@ class Registration:
             if not any(row.owner_boot_id == self.boot_id for row in leases.all_rows(tx)):
                 leases.forget_process(tx, self.boot_id)
 
-    def _with_other_switches(self) -> leases.ProcessRow | None:
+    def _why_not(self) -> OperatorError | None:
+        """What a process that lives has against this one."""
         with self.database.read() as tx:
-            others = [
-                row
-                for row in leases.processes(tx, self.term.process_ttl_s)
-                if row.boot_id != self.boot_id and row.switches != self.switches
-            ]
-        return next((row for row in others if self.judge.process(row) is not Liveness.DEAD), None)
+            listed = leases.processes(tx, self.term.process_ttl_s)
+        others = (row for row in listed if row.boot_id != self.boot_id)
+        for row in others:
+            if (self.alone or row.switches != self.switches) and self.judge.process(row) is not Liveness.DEAD:
+                if self.alone:
+                    return _in_use(row, self.term.process_ttl_s)
+                return _refused(row, self.switches, self.term.process_ttl_s)
+        return None
+
+
+def _in_use(other: leases.ProcessRow, ttl_s: float) -> StateInUse:
+    """Why no second process works on one database."""
+    return StateInUse(
+        f"The database is in use by {_named(other)}. Nothing was started.",
+        hint="One process works on a database: stop that one first, or use another ORCH_DATABASE_URL. "
+        f"{_if_it_died(ttl_s)}",
+    )
+
+
+def _named(other: leases.ProcessRow) -> str:
+    return f"orch {other.role} (pid {other.identity.pid}, last heard of at {other.heartbeat_at})"
+
+
+def _if_it_died(ttl_s: float) -> str:
+    return f"If it has died where this cannot be seen, it counts for {ttl_s:g} s more at most."
 
 
 def _refused(other: leases.ProcessRow, ours: str, ttl_s: float) -> OperatorError:
@@ -91,10 +111,10 @@ def _refused(other: leases.ProcessRow, ours: str, ttl_s: float) -> OperatorError
         if theirs.get(name) != mine.get(name)
     ]
     return OperatorError(
-        f"Another process of this installation runs with other switches: {other.role} (pid {other.identity.pid}, last "
-        f"heard of at {other.heartbeat_at}): {'; '.join(differ)}. Nothing was started.",
+        f"Another process of this installation runs with other switches: {_named(other)}: {'; '.join(differ)}. "
+        "Nothing was started.",
         hint="Stop that one first, or start with the same ORCH_TRANSITION_LEASE_ENABLED, ORCH_TRANSITION_LEASE_REPOS "
-        f"and ORCH_SELF_REPO. If it has died where this cannot be seen, it counts for {ttl_s:g} s more at most.",
+        f"and ORCH_SELF_REPO. {_if_it_died(ttl_s)}",
     )
 
 

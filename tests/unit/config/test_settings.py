@@ -168,7 +168,11 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_BASE_URL", "orch.example.org", "expected an address such as"),
         ("ORCH_BASE_URL", "http://u:p@h", "expected an address such as"),
         ("ORCH_BASE_URL", "http://h:99999", "expected an address such as"),
-        ("ORCH_DATABASE_URL", "postgresql://u:p@h/db", "PostgreSQL is not supported by this version"),
+        ("ORCH_DATABASE_URL", "mysql://u:p@h/db", "or postgresql://<user>@<host>/<database>"),
+        ("ORCH_DATABASE_URL", "postgresql+psycopg://u@h/db", "or postgresql://<user>@<host>/<database>"),
+        ("ORCH_DATABASE_URL", "postgresql://u:p@h", "expected postgresql://<user>@<host>/<database>"),
+        ("ORCH_DATABASE_URL", "postgresql://u:p/q@h/db", "percent-encoded"),
+        ("ORCH_DATABASE_URL", "postgresql://u:p q@h/db", "percent-encoded"),
         ("ORCH_DATABASE_URL", "sqlite://", "expected sqlite:///<absolute path>"),
         ("ORCH_DATABASE_URL", "sqlite://x.db", "expected sqlite:///<absolute path>"),
         ("ORCH_DATABASE_URL", "sqlite:///x/", "not a folder"),
@@ -215,7 +219,7 @@ def test_no_message_shows_a_secret(tmp_path: Path) -> None:
         {"ORCH_TOKEN_FILE": str(file)},
         {"ORCH_TOKEN": TOKEN, "ORCH_TOKEN_FILE": str(file)},
         {"ORCH_TOKEN": TOKEN, "ORCH_PORT": "x"},
-        {"ORCH_DATABASE_URL": f"postgresql://u:{short}@h/db"},
+        {"ORCH_DATABASE_URL": f"postgresql://u:{short}@h"},
         {"ORCH_DATABASE_URL": f"mysql://u:{short}@h/db"},
         {"ORCH_BASE_URL": f"https://u:{short}@h/"},
     ):
@@ -315,3 +319,35 @@ def test_any_value_is_read_or_refused(variable: str, value: str) -> None:
         assert isinstance(load_settings(HOME | {variable: value}), Settings)
     except ConfigError as error:
         assert all(line.isprintable() for line in str(error).split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://orch@db.example.org/orch", "postgresql://orch@db.example.org/orch"),
+        ("postgres://h:5433/orch?sslmode=verify-full", "postgresql://h:5433/orch?sslmode=verify-full"),
+        ("POSTGRESQL://a,b:2/orch", "postgresql://a,b:2/orch"),
+        ("postgresql://orch@/?host=/run/postgresql&dbname=orch", None),
+        ("postgresql:///orch", None),
+    ],
+)
+def test_a_server_s_database(url: str, expected: str | None) -> None:
+    settings = load_settings(HOME | {"ORCH_DATABASE_URL": url})
+    assert settings.on_postgres
+    assert settings.database_url == (expected or url)
+    assert settings.secrets() == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "secrets"),
+    [
+        ("postgresql://orch:cnry-long@h/orch", ["cnry-long"]),
+        ("postgresql://orch:cn%2Fry@h/orch", ["cn%2Fry", "cn/ry"]),
+        ("postgresql://orch:a@b@h/orch", ["a@b"]),
+        ("postgresql://orch@h/orch?password=cn%2Fry&sslpassword=other", ["cn/ry", "other"]),
+    ],
+)
+def test_the_passwords_in_a_database_s_address_are_secrets(url: str, secrets: list[str]) -> None:
+    settings = load_settings(HOME | {"ORCH_DATABASE_URL": url})
+    assert settings.secrets() == tuple(map(Secret, secrets))
+    assert not any(secret in repr(settings) for secret in secrets)

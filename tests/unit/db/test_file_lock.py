@@ -33,7 +33,7 @@ def test_a_second_owner_is_refused_by_name_and_the_lock_dies_with_the_first(tmp_
         own_file(place, role="run"),
     ):
         pass
-    assert "One process owns it" in refusal.value.hint
+    assert "One process owns a state folder" in refusal.value.hint
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     first.stdout.close()

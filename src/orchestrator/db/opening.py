@@ -1,0 +1,74 @@
+"""Opens the database that an address names: a SQLite file, or a database of a PostgreSQL server.
+
+Whoever has a file does not load the driver of a server.
+"""
+
+from pathlib import Path
+
+from orchestrator.db.database import Database
+from orchestrator.db.migrate import init_db
+from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.waypoints import Waypoints
+
+FILE = "sqlite://"
+
+
+def open_migrated(url: str, *, clock: Clock, entropy: Entropy, waypoints: Waypoints) -> Database:
+    """The database, brought up to date. A server judges time by its own clock (law 12).
+
+    :raises SchemaError: it belongs to a newer version, or is not ours.
+    :raises DatabaseError: it cannot be reached, read or written.
+    """
+    path = file_of(url)
+    if path is not None:
+        init_db(path, clock=clock, entropy=entropy)
+        return SqliteDatabase(path, clock=clock, waypoints=waypoints)
+    from orchestrator.db.migrate_postgres import init_postgres
+    from orchestrator.db.postgres import PostgresDatabase
+
+    init_postgres(url, entropy=entropy)
+    return PostgresDatabase(url, waypoints=waypoints)
+
+
+def open_to_look(url: str, *, clock: Clock) -> Database:
+    """The database beside whoever owns it, as it is; every write is refused.
+
+    :raises DatabaseError: there is none, or it cannot be read.
+    """
+    path = file_of(url)
+    if path is not None:
+        return SqliteDatabase(path, clock=clock, readonly=True)
+    from orchestrator.db.postgres import PostgresDatabase
+
+    return PostgresDatabase(url, readonly=True, max_connections=1)
+
+
+def has_state(url: str) -> bool:
+    """Whether there is a database of ours already.
+
+    :raises DatabaseError: its server does not answer, or does not let us in.
+    :raises SchemaError: what is there is not ours.
+    """
+    path = file_of(url)
+    if path is not None:
+        return path.exists()
+    from orchestrator.db.migrate_postgres import schema_of_server
+
+    return schema_of_server(url) > 0
+
+
+def place_of(url: str) -> str:
+    """Where it is, for people: a path, or a server's name; never a user or a password."""
+    path = file_of(url)
+    if path is not None:
+        return str(path)
+    from orchestrator.db.postgres_connection import server_of
+
+    return server_of(url)
+
+
+def file_of(url: str) -> Path | None:
+    """The SQLite file; None where the database is a server's."""
+    return Path(url.removeprefix(FILE)) if url.startswith(FILE) else None

@@ -1,0 +1,110 @@
+"""Commands and the service where ORCH_DATABASE_URL names a PostgreSQL database."""
+
+import signal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.waiting import PATIENCE_S
+
+PASSWORD = "pg-canary-4e1d7c"
+
+
+@pytest.fixture
+def shop(orch: Orch, empty_postgres_url: str) -> Orch:
+    """A state whose database is a server's; nothing is in it yet. The password is one that nobody asks for."""
+    orch.settings["ORCH_DATABASE_URL"] = empty_postgres_url.replace("orch@", f"orch:{PASSWORD}@")
+    return orch
+
+
+@pytest.fixture
+def filled(shop: Orch) -> Orch:
+    """A registered repository whose tasks wait for a person after the analysis."""
+    files = {".orchestrator.toml": CONFIG + "[approvals]\nanalysis = true\n"}
+    said = shop("init", cwd=shop.checkout(files=files).folder)
+    assert said.code == 0, said.err
+    return shop
+
+
+def test_a_ticket_is_filed_and_looked_at_and_no_file_is_made(filled: Orch) -> None:
+    filed = filled("task", "add", "Basket", "--json")
+    assert (filed.code, filed.data["work_item"]) == (0, "SHOP-1"), filed.err
+    assert "SHOP-1" in filled("task", "list").out
+    assert filled("why", "SHOP-1").code == 0
+    assert not (filled.home / "orchestrator.db").exists()
+
+
+def test_the_service_serves_and_a_killed_one_is_followed_at_once(filled: Orch) -> None:
+    with filled.serving() as first:
+        filed = filled("task", "add", "Basket", "--json")
+        assert filed.data["served"] is True
+        first.send_signal(signal.SIGKILL)
+        first.wait(PATIENCE_S)
+    with filled.serving() as second:
+        assert "SHOP-1" in filled("task", "list").out
+        said = ended(second)
+    assert said.code == 0
+    assert PASSWORD not in said.out + said.err
+
+
+def test_a_second_state_folder_on_the_same_database_is_refused(filled: Orch) -> None:
+    """No lock of a folder can do that."""
+    other = Orch(filled.home.with_name("elsewhere"), filled.folder, dict(filled.settings))
+    with filled.serving() as first:
+        said = other("serve")
+        assert said.code == 2
+        assert f"in use by orch serve (pid {first.pid}" in said.err
+        assert "ORCH_DATABASE_URL" in said.err
+        assert other("task", "add", "Basket", "--repo", "shop").code == 2
+        assert other("queue").code == 0  # to look is nobody's business
+        assert ended(first).code == 0
+    assert other("task", "add", "Basket", "--repo", "shop").code == 0
+
+
+def test_before_there_is_anything(shop: Orch, empty_postgres_url: str) -> None:
+    """Nothing is made by a command that only looks, or is refused; and the database is named without its secrets."""
+    for command in (("task", "list"), ("watch", "SHOP-1"), ("task", "cancel", "SHOP-1")):
+        said = shop(*command)
+        assert said.code == 2
+        assert "There is nothing in PostgreSQL" in said.err
+        assert PASSWORD not in said.err
+    assert "none is registered yet" in shop("doctor").out
+    with psycopg.connect(empty_postgres_url) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchone() == (0,)
+
+
+def test_the_doctor_names_the_database(filled: Orch) -> None:
+    said = filled("doctor")
+    assert "PostgreSQL test_" in said.out
+    assert PASSWORD not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (
+            "postgresql://orch:{password}@127.0.0.1:1/orch",
+            "Nothing was started. Does it run",
+        ),
+        ("postgresql://orch:{password}@/nowhere?host={socket}", 'database "nowhere" does not exist'),
+        ("postgresql://orch:{password}@h/orch?colour=red", "is no URL of a PostgreSQL database"),
+        ("postgresql://orch:{password}@h", "expected postgresql://<user>@<host>/<database>"),
+        ("postgresql://orch:a/{password}@h/orch", "percent-encoded"),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "queue", "doctor", "task add x"])
+def test_a_database_that_cannot_be_used(
+    orch: Orch, empty_postgres_url: str, command: str, url: str, words: str
+) -> None:
+    """Said in words, without the password, and nothing is made."""
+    socket = empty_postgres_url.partition("host=")[2]
+    orch.settings["ORCH_DATABASE_URL"] = url.format(password=PASSWORD, socket=socket)
+    said = orch(*command.split())
+    assert said.code in (1, 2, 3)
+    assert words in said.out + said.err
+    assert PASSWORD not in said.out + said.err
+    assert not Path(orch.home / "orchestrator.db").exists()

@@ -46,7 +46,7 @@ def create_local_forge(
     :raises OutsideError: git or the disk failed.
     """
     if (path / "HEAD").is_file():
-        sweep(path, clock)
+        sweep(path)
         return LocalForge(git, path, repo, default_branch or _head(path), clock=clock, entropy=entropy)
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} is in the way: it is no bare git repository.", hint="Move it away.")

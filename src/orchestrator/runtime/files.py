@@ -8,6 +8,8 @@ state folder that turned into a link is somebody else's doing.
 import os
 import stat
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.domain.errors import OutsideError
@@ -119,6 +121,22 @@ def make_private_folder(path: Path) -> None:
     make_private_folder(path.parent)
     path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     sync_folder(path.parent)
+
+
+def untouched_for(folder: Path, patterns: Sequence[str], seconds: float) -> list[Path]:
+    """What lies in a folder and has not been written to for so long, by the file system's own time: where our clock has
+    jumped, nothing gets older by that.
+
+    :raises OSError: the folder cannot be written.
+    """
+    with tempfile.TemporaryFile(dir=folder) as made_now:
+        oldest = os.fstat(made_now.fileno()).st_mtime - seconds
+    found = []
+    for path in (path for pattern in patterns for path in folder.glob(pattern)):
+        with suppress(FileNotFoundError):  # its owner has removed it
+            if path.lstat().st_mtime < oldest:
+                found.append(path)
+    return found
 
 
 def sync_folder(path: Path) -> None:

@@ -9,11 +9,11 @@ packs anew where it misses an object.
 On failure the repository is as before but for a pack too many; the next pass removes it.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.files import untouched_for
 from orchestrator.runtime.folder_lock import locked
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.git_refs import LOCK_FILE, LOCK_WAIT_S
@@ -65,7 +65,8 @@ def repack(git: Git, git_dir: Path, clock: Clock) -> bool:
     with locked(git_dir / LOCK_FILE, clock, wait_s=BUSY_WAIT_S) as handle:
         if handle is None:
             return False
-        _sweep(git_dir / "objects" / "pack", clock)
+        for left in untouched_for(git_dir / "objects" / "pack", LEFTOVERS, LEFTOVER_S):
+            left.unlink(missing_ok=True)
         git.run(
             ["repack", "-d", "-q", "-n", f"--geometric={FACTOR}"],
             git_dir=git_dir,
@@ -73,12 +74,3 @@ def repack(git: Git, git_dir: Path, clock: Clock) -> bool:
             pass_fds=[handle],
         )
     return True
-
-
-def _sweep(packs: Path, clock: Clock) -> None:
-    oldest = clock.utc().timestamp() - LEFTOVER_S
-    for pattern in LEFTOVERS:
-        for path in packs.glob(pattern):
-            with suppress(FileNotFoundError):
-                if path.lstat().st_mtime < oldest:
-                    path.unlink()

@@ -10,18 +10,16 @@ On failure nothing has become reachable in the target; a pack left aside is remo
 import shutil
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.domain.errors import GitError
 from orchestrator.domain.ids import Sha
-from orchestrator.runtime.clock import Clock
-from orchestrator.runtime.files import sync_folder
+from orchestrator.runtime.files import sync_folder, untouched_for
 from orchestrator.runtime.git import Git
 
 TRANSFER_TIMEOUT_S = 600.0
 LEFTOVER_S = 24 * 3600.0  # nothing that is still at work is this old
-LEFTOVERS = ("incoming-", "index-")
+LEFTOVERS = ("incoming-*", "index-*")
 
 
 def transfer(
@@ -60,14 +58,13 @@ def is_complete(git: Git, target: Path, sha: Sha) -> bool:
     return walked.returncode == 0
 
 
-def sweep(target: Path, clock: Clock) -> None:
-    """Remove what processes that were killed have left aside in a git folder, once it is older than a day."""
-    oldest = clock.utc().timestamp() - LEFTOVER_S
-    for prefix in LEFTOVERS:
-        for folder in target.glob(f"{prefix}*"):
-            with suppress(FileNotFoundError):
-                if folder.lstat().st_mtime < oldest:
-                    shutil.rmtree(folder, ignore_errors=True)
+def sweep(target: Path) -> None:
+    """Remove what processes that were killed have left aside in a git folder, once it is older than a day.
+
+    :raises OSError: the folder cannot be written.
+    """
+    for folder in untouched_for(target, LEFTOVERS, LEFTOVER_S):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _pack(git: Git, source_objects: Path, target: Path, wanted: list[Sha], aside: Path) -> Path | None:

@@ -90,7 +90,7 @@ class Clone(History):
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         self.before_use()
-        sweep(self.path, self.clock)
+        sweep(self.path)
         return self
 
     def fetch(self) -> None:

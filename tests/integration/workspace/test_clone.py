@@ -1,14 +1,16 @@
 """The clone's questions and its plumbing, on real repositories."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from orchestrator.domain.errors import GitError
 from orchestrator.domain.ids import WorkItem
-from orchestrator.workspace.clone import CONFIG
+from orchestrator.workspace.clone import CONFIG, Clone
 from orchestrator.workspace.history import UnreadableBlob
+from tests.clock import FakeClock
 from tests.fixtures_git import Hand, House, porcelain
 
 
@@ -244,3 +246,13 @@ def test_what_killed_processes_left_aside_is_swept_when_old(house: House) -> Non
     os.utime(old, (1, 1))
     house.clone.open_or_create()
     assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_what_another_process_is_at_is_not_swept_when_the_clock_has_jumped(house: House) -> None:
+    """It goes by the file system's own time."""
+    at_work = house.clone.path / "index-new"
+    at_work.mkdir()
+    known = house.clone
+    clock = FakeClock(known.clock.utc() + timedelta(days=300))
+    Clone(known.git, known.path, known.url, "main", clock=clock, entropy=known.entropy).open_or_create()
+    assert at_work.exists()

@@ -8,6 +8,7 @@ from functools import cached_property
 from orchestrator.agents.adapters import AGENTS
 from orchestrator.agents.runs import Runs
 from orchestrator.check_runner import CheckRunner
+from orchestrator.config.secret import Secrets
 from orchestrator.config.settings import Settings
 from orchestrator.daemons.cleaner import Cleaner
 from orchestrator.daemons.drift_watch import DriftWatch
@@ -282,6 +283,14 @@ class App:
         """What understands trackers and forges."""
         states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
         return PlaneHandler(user=self.settings.plane_user, states=states), GiteaHandler()
+
+    @cached_property
+    def webhook_secrets(self) -> Mapping[str, Secrets]:
+        """What each of them signs with."""
+        return {
+            PlaneHandler.source: self.settings.plane_webhook_secret,
+            GiteaHandler.source: self.settings.gitea_webhook_secret,
+        }
 
     @cached_property
     def receiver(self) -> Receiver:

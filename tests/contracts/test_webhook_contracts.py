@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from orchestrator.db import tasks
@@ -13,6 +14,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from tests.fixtures_db import Store
 from tests.fixtures_webhooks import Letters, letters_over
+from tests.fixtures_webhooks_served import ServeWebhooks
 from tests.project.checkout import ROOT
 
 CONTRACTS = Path(os.environ.get("ORCH_CONTRACTS") or ROOT.parent / "shared" / "contracts")
@@ -23,6 +25,8 @@ BODIES = sorted(
 )
 if not any(path.parent.name == "real" for path in BODIES):
     raise FileNotFoundError(f"no deliveries of real servers in {CONTRACTS}")
+MADE_UP = "test-secret"  # what the made-up ones are signed with
+HOPS = ("Host", "Content-Length", "Connection", "Accept-Encoding")  # said anew by whoever sends
 KINDS = ("X-Gitea-Event-Type", "X-Gitea-Event", "X-Plane-Event")
 
 
@@ -73,6 +77,21 @@ def test_delivery_is_understood_and_its_repeat_is_known(store: Store, path: Path
         assert [word.signal.kind for word in letters.words(task)] == ["pull-request"]
     if kind.startswith(("workflow_run", "workflow_job", "action_run", "status")):
         assert "said" in ended or ended == "nothing to do"
+
+
+@pytest.mark.parametrize("path", BODIES, ids=[f"{path.parent.name}-{path.stem}" for path in BODIES])
+def test_delivery_is_taken_in_as_it_was_sent(
+    letters: Letters, serve_webhooks: ServeWebhooks, client: httpx.Client, path: Path
+) -> None:
+    """Its bytes, its headers, the signature that a server made of them; with one byte more it is refused."""
+    sidecar = json.loads(path.with_suffix(".headers.json").read_text())
+    source, kind, body = read(path)
+    headers = {name: value for name, value in sidecar["headers"].items() if name not in HOPS}
+    address = f"{serve_webhooks((sidecar.get('secret', MADE_UP),))}/webhooks/{source}"
+    assert client.post(address, content=path.read_bytes() + b" ", headers=headers).status_code == 403
+    assert client.post(address, content=path.read_bytes(), headers=headers).status_code == 202
+    [row] = letters.store.rows("SELECT source, kind, payload FROM inbox")
+    assert (row["source"], row["kind"], json.loads(row["payload"])) == (source, kind, body)
 
 
 @pytest.mark.parametrize(

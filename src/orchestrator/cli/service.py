@@ -24,6 +24,7 @@ from orchestrator.main import Service
 from orchestrator.web.api import create_api
 from orchestrator.web.guard import own_hosts
 from orchestrator.web.server import WebServer
+from orchestrator.webhooks.intake import add_webhooks, signed_paths
 from orchestrator.wiring import App
 
 LOCAL_TOKEN_BYTES = 32
@@ -61,7 +62,7 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
 
 
 def _http(app: App, service: Service, local: Secret) -> FastAPI:
-    """API and board behind one door."""
+    """API, board and webhooks behind one door."""
     settings = app.settings
 
     def register(source: Path, name: str, prefix: str) -> Repository:
@@ -77,9 +78,18 @@ def _http(app: App, service: Service, local: Secret) -> FastAPI:
         register=register,
         restore=app.restore,
         open_paths=OPEN_PATHS,
+        signed_paths=signed_paths(app.webhooks),
         build_sha=settings.build_sha,
     )
     add_board(api, app.operations, clock=app.clock)
+    add_webhooks(
+        api,
+        app.receiver,
+        app.webhooks,
+        secrets=app.webhook_secrets,
+        telemetry=app.telemetry,
+        waypoints=app.outside.waypoints,
+    )
     return api
 
 

@@ -1,7 +1,7 @@
 """What an operator can set: read once from ``ORCH_*`` into one frozen record."""
 
 from orchestrator.config.environment import load_settings
-from orchestrator.config.secret import MASK, Secret
+from orchestrator.config.secret import MASK, Secret, Secrets
 from orchestrator.config.settings import (
     Language,
     LogFormat,
@@ -17,6 +17,7 @@ __all__ = [
     "LogFormat",
     "LogLevel",
     "Secret",
+    "Secrets",
     "SettingDoc",
     "Settings",
     "describe_settings",

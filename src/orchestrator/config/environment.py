@@ -14,8 +14,7 @@ from typing import Any
 
 import orchestrator
 from orchestrator.config import values
-from orchestrator.config.secret import Secret
-from orchestrator.config.settings import PREFIX, Settings, variable_of
+from orchestrator.config.settings import PREFIX, Settings, holds_secret, variable_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.lease import own_term_s
@@ -46,7 +45,7 @@ FOREIGN = frozenset(
 )
 BUILD_FILE = Path(orchestrator.__file__).parent / "BUILD_SHA"
 _SHOWN = 80  # characters of a wrong value that a message repeats
-_TOKEN_FILE_MAX = 4096
+_SECRET_FILE_MAX = 4096
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
@@ -69,8 +68,9 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
         given["home"] = _default_home(environ, problems)
         _check_home(given["home"], problems)
     given.setdefault("database_url", f"sqlite://{given['home'] / 'orchestrator.db'}")
-    if "token_file" in given:
-        _read_token_file(given, problems)
+    for f in fields(Settings):
+        if f"{f.name}_file" in given:
+            _read_secret_file(f, given, problems)
     if "build_sha" not in given:
         _read_build_sha(given, problems)
     settings = Settings(**given)
@@ -115,21 +115,23 @@ def _contradictions(settings: Settings) -> list[str]:
     return found
 
 
-def _read_token_file(given: dict[str, Any], problems: list[str]) -> None:
-    """Put the file's token where ``ORCH_TOKEN`` would be."""
-    path: Path = given["token_file"]
-    if "token" in given:
-        problems.append("ORCH_TOKEN and ORCH_TOKEN_FILE are both set. Keep one.")
+def _read_secret_file(f: "Field[Any]", given: dict[str, Any], problems: list[str]) -> None:
+    """Put what the file holds where the variable of ``f`` would have put it."""
+    variable = variable_of(f)
+    path: Path = given[f"{f.name}_file"]
+    if f.name in given:
+        problems.append(f"{variable} and {variable}_FILE are both set. Keep one.")
         return
+    named = f"{variable}_FILE {_cut(str(path))}"
     try:
         with path.open(encoding="ascii") as file:
-            given["token"] = Secret(values.token(file.read(_TOKEN_FILE_MAX)))
+            given[f.name] = f.metadata["reader"](file.read(_SECRET_FILE_MAX))
     except OSError as error:
-        problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} cannot be read: {error.strerror}.")
+        problems.append(f"{named} cannot be read: {error.strerror}.")
     except UnicodeDecodeError:
-        problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} holds no ASCII text.")
+        problems.append(f"{named} holds no ASCII text.")
     except ValueError as expected:
-        problems.append(f"ORCH_TOKEN_FILE {_cut(str(path))} holds no usable token, expected {expected}.")
+        problems.append(f"{named} holds nothing usable, expected {expected}.")
 
 
 def _read_build_sha(given: dict[str, Any], problems: list[str]) -> None:
@@ -188,7 +190,7 @@ def _unknown(name: str, known: Mapping[str, object]) -> str:
 
 
 def _quote(f: "Field[Any]", text: str) -> str:
-    if isinstance(f.default, Secret) or f.name in ("database_url", "base_url"):
+    if holds_secret(f) or f.name in ("database_url", "base_url"):
         return "not usable (value not shown)"
     return _cut(text)
 

@@ -43,3 +43,9 @@ class Secret:
 
     def __deepcopy__(self, memo: object) -> "Secret":
         return self
+
+
+class Secrets(tuple[Secret, ...]):
+    """Several values of one secret, of which any will do: an old one and a new one, while it is exchanged."""
+
+    __slots__ = ()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config import values
-from orchestrator.config.secret import Secret
+from orchestrator.config.secret import Secret, Secrets
 from orchestrator.domain.scope import EVERY_REPOSITORY, Scope
 
 PREFIX = "ORCH_"
@@ -74,6 +74,22 @@ def _period(default: float, text: str, low: float = 0.05, high: float = 30 * _DA
 
 def _switch(text: str) -> Any:
     return _setting(True, values.boolean, text)
+
+
+def _webhook_secret(sender: str) -> Any:
+    """The key that a sender of webhooks signs with."""
+    return _setting(
+        Secrets(),
+        values.secrets,
+        f"Secret that {sender} signs its webhooks with; several, separated by blanks, while it is exchanged. Without "
+        f"one nothing is taken from {sender}. Better given as a file.",
+        shown="none",
+    )
+
+
+def _secret_file(instead_of: str) -> Any:
+    """The field ``x_file`` names a file that holds what ``x`` would; the loader puts it there."""
+    return _setting(None, values.folder, f"File holding it, instead of {instead_of}.", shown="none")
 
 
 def _repositories(text: str) -> Any:
@@ -179,6 +195,11 @@ class Settings:
         shown="Confirm Deploy",
     )
 
+    plane_webhook_secret: Secrets = _webhook_secret("Plane")
+    plane_webhook_secret_file: Path | None = _secret_file("ORCH_PLANE_WEBHOOK_SECRET")
+    gitea_webhook_secret: Secrets = _webhook_secret("Gitea or Forgejo")
+    gitea_webhook_secret_file: Path | None = _secret_file("ORCH_GITEA_WEBHOOK_SECRET")
+
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."
     )
@@ -271,11 +292,9 @@ class Settings:
 
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret value that was configured: for the redactor."""
-        named = (getattr(self, f.name) for f in fields(self))
-        return (
-            *(value for value in named if isinstance(value, Secret) and value),
-            *map(Secret, values.passwords_in(self.database_url)),
-        )
+        named = [getattr(self, f.name) for f in fields(self) if holds_secret(f)]
+        given = [secret for one in named for secret in (one if isinstance(one, Secrets) else [one]) if secret]
+        return (*given, *map(Secret, values.passwords_in(self.database_url)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +318,15 @@ def describe_settings() -> list[SettingDoc]:
             default=_shown_default(f),
             unit=f.metadata["unit"],
             text=f.metadata["text"],
-            secret=isinstance(f.default, Secret),
+            secret=holds_secret(f),
         )
         for f in fields(Settings)
     ]
+
+
+def holds_secret(f: "Field[Any]") -> bool:
+    """Whether a field's value must never be shown."""
+    return isinstance(f.default, Secret | Secrets)
 
 
 def variable_of(f: "Field[Any]") -> str:

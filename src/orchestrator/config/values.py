@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from orchestrator.config.secret import Secret, Secrets
 from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
 from orchestrator.domain.scope import EVERY_REPOSITORY
 
@@ -23,6 +24,8 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FULL_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
+
+_SECRETS_MAX = 10
 
 
 def boolean(text: str) -> bool:
@@ -205,6 +208,19 @@ def token(text: str) -> str:
     if len(value) < _TOKEN_MIN or not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError(f"at least {_TOKEN_MIN} printable ASCII characters without blanks")
     return value
+
+
+def secrets(text: str) -> Secrets:
+    """One secret or several, separated by blanks or line ends."""
+    try:
+        found = Secrets(Secret(token(word)) for word in dict.fromkeys(text.split()))
+    except ValueError:
+        found = Secrets()
+    if not 0 < len(found) <= _SECRETS_MAX:
+        raise ValueError(
+            f"one to {_SECRETS_MAX} secrets of at least {_TOKEN_MIN} printable ASCII characters, separated by blanks"
+        )
+    return found
 
 
 def loopback(address: str) -> bool:

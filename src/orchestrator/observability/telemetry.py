@@ -35,6 +35,7 @@ class Metric(StrEnum):
     EFFECTS_IN_DOUBT = "orch_effects_in_doubt_total"
     WEBHOOKS_RECEIVED = "orch_webhooks_received_total"
     WEBHOOKS_REPEATED = "orch_webhooks_repeated_total"
+    WEBHOOKS_REFUSED = "orch_webhooks_refused_total"
     SIGNALS_APPLIED = "orch_signals_applied_total"
     SIGNALS_REFUSED = "orch_signals_refused_total"
     MESSAGES_SENT = "orch_messages_sent_total"
@@ -77,6 +78,7 @@ METRICS: Mapping[Metric, MetricDoc] = {
     Metric.EFFECTS_IN_DOUBT: MetricDoc("Times an effect's fact could not be read.", "effect"),
     Metric.WEBHOOKS_RECEIVED: MetricDoc("Webhooks stored.", "source"),
     Metric.WEBHOOKS_REPEATED: MetricDoc("Webhooks that had been stored before.", "source"),
+    Metric.WEBHOOKS_REFUSED: MetricDoc("Webhooks that were not taken.", "reason"),
     Metric.SIGNALS_APPLIED: MetricDoc("People's decisions that were applied.", "kind"),
     Metric.SIGNALS_REFUSED: MetricDoc("People's decisions that no longer fitted.", "kind"),
     Metric.MESSAGES_SENT: MetricDoc("Messages delivered.", "channel"),

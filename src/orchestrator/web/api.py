@@ -57,15 +57,17 @@ def create_api(
     local_token: str | None = None,
     register: Register | None = None,
     open_paths: frozenset[str] = frozenset(),
+    signed_paths: frozenset[str] = frozenset(),
     build_sha: str = "",
     restore: Acceptance | None = None,
 ) -> FastAPI:
     """The application: its routes behind its door.
 
     ``ready`` says whether work can be done; ``hosts`` are the names of this service (None: any); see
-    :class:`~orchestrator.web.guard.Door` for the tokens. ``open_paths`` are what other rooms add without a token.
+    :class:`~orchestrator.web.guard.Door` for the tokens. ``open_paths`` are what other rooms add without a token,
+    ``signed_paths`` those where a signature says who sends.
     """
-    door = Door(token or None, local_token or None, hosts, OPEN_PATHS | open_paths)
+    door = Door(token or None, local_token or None, hosts, OPEN_PATHS | open_paths, signed_paths)
     api = FastAPI(
         title="orchestrator",
         version=orchestrator.__version__,

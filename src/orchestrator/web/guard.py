@@ -1,12 +1,11 @@
 """Who may come in, and how much they may bring: stands before every route, the board's included.
 
 What must hold: a request whose ``Host`` is not ours is refused (a web page that re-binds its name to 127.0.0.1); a
-change asked for by another site's page is refused; a token is compared in constant time; at most ``BODY_LIMIT`` + 1
-bytes of a body are read, whatever its headers say, and within ``BODY_TIMEOUT_S``; a packed body is not unpacked.
-Refused requests reach no route.
+change asked for by another site's page is refused; a token is compared in constant time; a body is bounded
+(:mod:`orchestrator.web.request_body`). Refused requests reach no route. What arrives under ``Door.signed_paths`` is
+none of its business: whoever answers there knows the sender by a signature, and bounds what it reads.
 """
 
-import asyncio
 import hashlib
 import hmac
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.web.problems import problem
+from orchestrator.web.request_body import BODY_LIMIT, BODY_TIMEOUT_S, read_body
 
-BODY_LIMIT = 1024 * 1024  # bytes; the largest ticket fits several times
-BODY_TIMEOUT_S = 10.0  # for the whole body: a slow sender holds nothing for longer
 SESSION_COOKIE = "orch_session"
 LOGIN_PATH = "/login"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -58,6 +56,7 @@ class Door:
     local_token: str | None = None
     hosts: frozenset[str] | None = None  # names of this service, lower case, without port; None: any
     open_paths: frozenset[str] = OPEN_PATHS
+    signed_paths: frozenset[str] = frozenset()  # neither host nor token is asked for there: a signature is
 
     def wants_token(self, method: str, path: str) -> bool:
         """Whether a request has to prove who sends it."""
@@ -105,15 +104,18 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        headers = Headers(scope=scope)
         dressed = _dressing(send)
+        if scope["path"] in self._door.signed_paths:
+            await self._app(scope, receive, dressed)
+            return
+        headers = Headers(scope=scope)
         refusal = (
             self._wrong_host(headers)
             or self._foreign(scope["method"], headers)
             or self._stranger(scope["method"], scope["path"], headers)
         )
         if refusal is None:
-            body = await self._body(headers, receive)
+            body = await read_body(headers, receive, limit=self._limit, timeout_s=self._timeout_s)
             if not isinstance(body, Response):
                 await self._app(scope, _replay(body, receive), dressed)
                 return
@@ -162,37 +164,6 @@ class Guard:
         hint += "." if self._door.token is not None else ", or `token` in api.json of its state folder."
         detail = "The token is wrong." if given else "A token is needed."
         return problem(HTTPStatus.UNAUTHORIZED, detail, hint, {"www-authenticate": "Bearer"})
-
-    async def _body(self, headers: Headers, receive: Receive) -> bytes | Response:
-        """The whole body, or why it is refused; the connection is closed with a refusal."""
-        closing = {"connection": "close"}
-        if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            return problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Packed bodies are not read.", headers=closing)
-        declared = headers.get("content-length", "0")
-        too_large = problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"At most {self._limit} bytes are read.",
-            "Nothing was changed; send less.",
-            closing,
-        )
-        if not declared.isdigit() or len(declared) > 15 or int(declared) > self._limit:
-            return too_large
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return problem(HTTPStatus.BAD_REQUEST, "The body broke off.", headers=closing)
-                    body += message.get("body", b"")
-                    if len(body) > self._limit:
-                        return too_large
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
-            return problem(HTTPStatus.REQUEST_TIMEOUT, "The body did not come in time.", headers=closing)
-        except asyncio.CancelledError:  # the server is on its way out, and this request has done nothing yet
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping.", headers=closing)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

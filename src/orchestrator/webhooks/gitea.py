@@ -17,6 +17,7 @@ from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Signal, Task
 from orchestrator.stage_engine.signals import PULL_REQUEST
 from orchestrator.webhooks import fields
+from orchestrator.webhooks.envelope import Envelope
 from orchestrator.webhooks.fields import MalformedDelivery
 from orchestrator.webhooks.handler import Handled
 
@@ -39,6 +40,11 @@ class GiteaHandler:
     """Deliveries about branches, statuses and pull requests; of others nothing follows."""
 
     source = FORGE
+    envelope = Envelope(
+        signature=("x-gitea-signature", "x-forgejo-signature"),
+        kind=("x-gitea-event-type", "x-forgejo-event-type", "x-gitea-event", "x-forgejo-event"),
+        delivery=("x-gitea-delivery", "x-forgejo-delivery"),
+    )
 
     def task_of(self, tx: Tx, kind: str, payload: object) -> Task | None:
         """By branch, by number, or by commit, whatever the kind tells."""

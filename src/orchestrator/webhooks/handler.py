@@ -7,6 +7,7 @@ from orchestrator.db.database import Tx
 from orchestrator.db.inbox import Delivery
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.task import Task
+from orchestrator.webhooks.envelope import Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class WebhookHandler(Protocol):
     """One source: ``plane``, ``gitea``."""
 
     source: str
+    envelope: Envelope
 
     def task_of(self, tx: Tx, kind: str, payload: object) -> Task | None:
         """The one task that a delivery is about; None where there is none, or more. Raises nothing for odd payloads."""

@@ -23,6 +23,7 @@ from orchestrator.stage_engine.answers import refusal
 from orchestrator.stage_engine.signals import CANCEL, REJECT, RETRY
 from orchestrator.webhooks import fields
 from orchestrator.webhooks.comments import Command, command_in
+from orchestrator.webhooks.envelope import Envelope
 from orchestrator.webhooks.fields import MalformedDelivery
 from orchestrator.webhooks.handler import Handled
 
@@ -57,6 +58,12 @@ class PlaneHandler:
     """Deliveries of kind ``issue`` and ``issue_comment``; of others nothing follows."""
 
     source = TRACKER
+    envelope = Envelope(
+        signature=("x-plane-signature",),
+        kind=("x-plane-event",),
+        delivery=("x-plane-delivery",),
+        kind_in_body="event",
+    )
 
     def __init__(self, *, user: str, states: PlaneStates) -> None:
         """``user`` is the id of our own user; without it our own acts cannot be told from a person's."""

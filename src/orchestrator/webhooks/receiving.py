@@ -1,26 +1,44 @@
 """The door: a delivery is committed before it is acknowledged, once by its id and once by its content (law 7).
 
 Must hold: nothing is judged here, so that the sender gets its answer in milliseconds; what a person's word was about
-is read in the very transaction that stores it.
+is read in the very transaction that stores it. Several that arrive together share one commit; one that cannot be
+stored costs itself alone.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from orchestrator.db import inbox
-from orchestrator.db.database import Database
+from orchestrator.db.database import Database, Tx
+from orchestrator.domain.errors import DatabaseError, InvariantError, OrchestratorError
 from orchestrator.domain.ids import TaskId
+from orchestrator.observability.never_raise import never_raises
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.stage_engine.signals import subject_on_show
-from orchestrator.webhooks.fields import ID_LIMIT, MalformedDelivery, clean
+from orchestrator.webhooks.fields import ID_LIMIT, MalformedDelivery, clean, text
 from orchestrator.webhooks.handler import WebhookHandler
+
+log = structlog.get_logger(__name__)
 
 # What differs between repeats of one event: the hook it came through, and the sender's caches. The times of the thing
 # itself (`updated_at`) are no such field: they tell a second closing from the first.
 VOLATILE = frozenset({"secret", "webhook_id", "last_login", "mergeable"})
 DEPTH_LIMIT = 50
+FAULT = "The delivery could not be read or stored: a fault of ours; the log tells more."
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What has arrived, as it came: ``kind`` and ``delivery_id`` as the headers say, ``raw`` what was signed."""
+
+    source: str
+    kind: str
+    delivery_id: str | None
+    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +51,28 @@ class Received:
     def repeated(self) -> bool:
         """True for a repeat."""
         return self.inbox_id is None
+
+
+Ended = Received | OrchestratorError
+"""What became of a letter; an error says why it is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A delivery that can be stored."""
+
+    handler: WebhookHandler
+    new: inbox.NewDelivery
+    payload: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What was found while it was stored."""
+
+    received: Received
+    task_of_repeat: TaskId | None
+    unparked: bool
 
 
 class Receiver:
@@ -61,11 +101,35 @@ class Receiver:
         first one is parked, that is looked at once more.
 
         :raises MalformedDelivery: it cannot be stored: an unknown source, no object, values that are no JSON.
+        :raises DatabaseError: it is not stored.
         """
+        [ended] = self._store([self._opened(source, kind, delivery_id, payload)])
+        if isinstance(ended, OrchestratorError):
+            raise ended
+        return ended
+
+    def receive_all(self, letters: Sequence[Letter]) -> list[Ended]:
+        """Open letters and store them in one commit; what became of each, in their order. Raises nothing."""
+        ended = [self._read(letter) or InvariantError(FAULT) for letter in letters]
+        opened = [one for one in ended if isinstance(one, _Opened)]
+        stored = iter(self._store(opened))
+        return [next(stored) if isinstance(one, _Opened) else one for one in ended]
+
+    @never_raises(None, log)
+    def _read(self, letter: Letter) -> _Opened | OrchestratorError:
+        try:
+            return self._opened(letter.source, letter.kind, letter.delivery_id, parsed(letter.raw))
+        except MalformedDelivery as error:
+            return error
+
+    def _opened(self, source: str, kind: str, delivery_id: str | None, payload: object) -> _Opened:
         handler = self._handlers.get(source)
         if handler is None or not isinstance(payload, Mapping):
             raise MalformedDelivery("The delivery is of no known source, or no JSON object.")
-        kind = clean(kind)[:ID_LIMIT]
+        signed = text(payload, handler.envelope.kind_in_body) if handler.envelope.kind_in_body else ""
+        kind = (signed or clean(kind))[:ID_LIMIT]
+        if not kind:
+            raise MalformedDelivery("The delivery does not say of what kind it is.")
         new = inbox.NewDelivery(
             source=source,
             kind=kind,
@@ -73,24 +137,65 @@ class Receiver:
             delivery_id=clean(delivery_id)[:ID_LIMIT] or None if delivery_id else None,
             payload=_encoded(payload),
         )
-        with self._database.write() as tx:
-            task = handler.task_of(tx, kind, payload)
-            subject = subject_on_show(tx, task) if task is not None else None
-            stored = inbox.store(tx, new, task, subject)
-            known = inbox.task_of_repeat(tx, new) if stored is None else None
-            unparked = stored is None and inbox.unpark_repeated(tx, new)
-        self._telemetry.count(Metric.WEBHOOKS_RECEIVED if stored else Metric.WEBHOOKS_REPEATED, source)
-        if stored is not None or unparked:
+        return _Opened(handler, new, payload)
+
+    def _store(self, opened: Sequence[_Opened]) -> Sequence[Ended]:
+        """All in one commit; where one of them is in the way, each in its own. A database is away for all of them."""
+        stored = self._committed(opened) if opened else []
+        if isinstance(stored, list):
+            self._tell(opened, stored)
+            return [one.received for one in stored]
+        if len(opened) == 1 or isinstance(stored, DatabaseError):
+            return [stored or InvariantError(FAULT)] * len(opened)
+        return [ended for one in opened for ended in self._store([one])]
+
+    @never_raises(None, log)
+    def _committed(self, opened: Sequence[_Opened]) -> list[_Stored] | OrchestratorError:
+        try:
+            with self._database.write() as tx:
+                return [_store_one(tx, one) for one in opened]
+        except OrchestratorError as error:
+            return error
+
+    def _tell(self, opened: Sequence[_Opened], stored: Sequence[_Stored]) -> None:
+        """What is durable is counted, and looked at."""
+        for one, found in zip(opened, stored, strict=True):
+            new = not found.received.repeated
+            self._telemetry.count(
+                Metric.WEBHOOKS_RECEIVED if new else Metric.WEBHOOKS_REPEATED, one.new.source
+            )
+        if any(found.unparked or not found.received.repeated for found in stored):
             self._arrived()
-        if known is not None:
-            self._wake([known])
-        return Received(stored)
+        known = [found.task_of_repeat for found in stored if found.task_of_repeat is not None]
+        if known:
+            self._wake(known)
+
+
+def parsed(raw: bytes) -> object:
+    """JSON as data; of a name that is there twice the last value counts, here and wherever it is read later.
+
+    :raises MalformedDelivery: it is none, or nested too deeply.
+    """
+    try:
+        payload: object = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedDelivery(f"The delivery is no JSON: {type(error).__name__}.") from error
+    return payload
 
 
 def content_key(source: str, kind: str, payload: object) -> str:
     """What makes a delivery the same event, whatever id it came under (gitea: two hooks, one push)."""
     digest = hashlib.sha256(_encoded([source, kind, _essence(payload)], sort=True).encode("ascii"))
     return f"{source}:{digest.hexdigest()}"
+
+
+def _store_one(tx: Tx, one: _Opened) -> _Stored:
+    task = one.handler.task_of(tx, one.new.kind, one.payload)
+    subject = subject_on_show(tx, task) if task is not None else None
+    inbox_id = inbox.store(tx, one.new, task, subject)
+    if inbox_id is not None:
+        return _Stored(Received(inbox_id), None, unparked=False)
+    return _Stored(Received(None), inbox.task_of_repeat(tx, one.new), inbox.unpark_repeated(tx, one.new))
 
 
 def _essence(value: object, depth: int = 0) -> object:

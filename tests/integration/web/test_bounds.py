@@ -11,6 +11,7 @@ import httpx
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.web import guard
 from orchestrator.web.api import create_api
+from orchestrator.web.request_body import BODY_LIMIT
 from orchestrator.web.server import WebServer
 from tests.fixtures_desk import Desk, Serve
 from tests.waiting import wait_until
@@ -60,7 +61,7 @@ class TestBodySize:
 
     def test_a_declared_length_beyond_the_limit_is_413_unread(self, serve: Serve) -> None:
         with connect(serve()) as connection:
-            connection.sendall((HEAD + f"Content-Length: {guard.BODY_LIMIT + 1}\r\n\r\n").encode())
+            connection.sendall((HEAD + f"Content-Length: {BODY_LIMIT + 1}\r\n\r\n").encode())
             answer = answer_of(connection)
         assert answer.startswith("HTTP/1.1 413")
         assert "connection: close" in answer.lower()
@@ -68,14 +69,14 @@ class TestBodySize:
     def test_chunks_just_beyond_the_limit_are_413(self, serve: Serve) -> None:
         with connect(serve()) as connection:
             connection.sendall((HEAD + "Transfer-Encoding: chunked\r\n\r\n").encode())
-            for _ in range(guard.BODY_LIMIT // 0x10000):
+            for _ in range(BODY_LIMIT // 0x10000):
                 connection.sendall(CHUNK)
             connection.sendall(b"1\r\nx\r\n0\r\n\r\n")
             assert answer_of(connection).startswith("HTTP/1.1 413")
 
     def test_a_body_of_exactly_the_limit_is_read(self, serve: Serve) -> None:
         filler = json.dumps({"repo": "shop", "title": "x"}).encode()
-        body = filler + b" " * (guard.BODY_LIMIT - len(filler))
+        body = filler + b" " * (BODY_LIMIT - len(filler))
         headers = {"content-type": "application/json"}
         answer = httpx.post(serve() + "/tasks", content=body, headers=headers, trust_env=False)
         assert answer.status_code == 201

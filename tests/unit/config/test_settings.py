@@ -235,6 +235,30 @@ def test_the_token_from_a_file(tmp_path: Path) -> None:
     assert settings.secrets() == (Secret(TOKEN),)
 
 
+@pytest.mark.parametrize(
+    "given", ["old-secret-of-16ch new-secret-of-16ch", "old-secret-of-16ch\n new-secret-of-16ch\n"]
+)
+def test_old_and_new_secret_of_a_sender(tmp_path: Path, given: str) -> None:
+    old, new = Secret("old-secret-of-16ch"), Secret("new-secret-of-16ch")
+    file = tmp_path / "secret"
+    file.write_text(given)
+    for environ in ({"ORCH_PLANE_WEBHOOK_SECRET": given}, {"ORCH_PLANE_WEBHOOK_SECRET_FILE": str(file)}):
+        settings = load_settings(HOME | environ)
+        assert settings.plane_webhook_secret == (old, new) and settings.gitea_webhook_secret == ()
+        assert settings.secrets() == (old, new)
+        assert "secret-of" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["short", "a-secret-of-16-chars x", "\u0436" * 20, " ".join(f"secret-number-{n:04}" for n in range(11))],
+)
+def test_no_usable_secret_of_a_sender(given: str) -> None:
+    message = problems(HOME | {"ORCH_GITEA_WEBHOOK_SECRET": given})
+    assert "ORCH_GITEA_WEBHOOK_SECRET is not usable (value not shown), expected one to 10 secrets" in message
+    assert given not in message
+
+
 @pytest.mark.parametrize("content", [b"\xff\xfe" * 10, b"", b"two words are no token"])
 def test_a_token_file_that_holds_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
@@ -278,13 +302,16 @@ def test_the_reference_describes_every_setting() -> None:
         assert doc.variable == "ORCH_" + doc.field.upper()
         assert doc.text.endswith(".") and doc.default
         assert (doc.unit == "seconds") is doc.field.endswith("_s")
-    assert [doc.variable for doc in docs if doc.secret] == ["ORCH_TOKEN"]
+    secret = ["ORCH_TOKEN", "ORCH_PLANE_WEBHOOK_SECRET", "ORCH_GITEA_WEBHOOK_SECRET"]
+    assert [doc.variable for doc in docs if doc.secret] == secret
+    assert {f"{name}_FILE" for name in secret} <= {doc.variable for doc in docs}
 
 
 def test_every_setting_is_read_somewhere() -> None:
     """What is documented has an effect: code outside ``config`` reads it, or a property of the record that is read."""
     package = Path(orchestrator.__file__).parent
-    read = {"token_file"}  # by the loader, which puts its content into `token`
+    # The loader puts what such a file holds where the field without `_file` has it.
+    read = {f"{doc.field}_file" for doc in describe_settings() if doc.secret}
     for place in package.rglob("*.py"):
         if place.parent.name != "config":
             read |= attributes(ast.parse(place.read_text(encoding="utf-8")), {"settings", "_settings"})

@@ -1,4 +1,5 @@
-"""``./dev bench``: product against bare SQL, and how both fare as finished tasks pile up.
+"""``./dev bench``: product against bare SQL, and how both fare as finished tasks pile up; ``./dev bench webhooks``: see
+:mod:`benchmarks.intake`.
 
 Results are kept per size, so that a run that was broken off goes on with the next one; ``--fresh`` measures anew.
 """
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import intake
 from benchmarks.database import copied, movers, prepared
 from benchmarks.measure import REFERENCE, TURNS, Samples, alone, compare
 from benchmarks.product import Product
@@ -27,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is asked for, print a table, write JSON."""
     asked = _parser().parse_args(argv)
     asked.folder.mkdir(parents=True, exist_ok=True)
+    if asked.what == "webhooks":
+        return intake.main(asked.folder, short=asked.short, rounds=asked.rounds, where=asked.json)
     sizes = SHORT_SIZES if asked.short else SIZES
     if asked.profile:
         return _profile(prepared(asked.folder, sizes[0]), 0.5 if asked.short else 5.0)
@@ -94,6 +98,13 @@ def _profile(path: Path, seconds: float) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("transitions", "webhooks"),
+        default="transitions",
+        help="what is measured (default %(default)s)",
+    )
     parser.add_argument(
         "--short", action="store_true", help="small files, two short rounds: shows that it runs"
     )

@@ -29,22 +29,21 @@ def serve_webhooks(letters: Letters, desk: Desk) -> Iterator[ServeWebhooks]:
     from orchestrator.web.api import create_api
     from orchestrator.web.guard import LOOPBACK_NAMES
     from orchestrator.web.server import WebServer
-    from orchestrator.webhooks.intake import add_webhooks, signed_paths
+    from orchestrator.webhooks.intake import intakes
 
     servers: list[WebServer] = []
 
     def start(secrets: tuple[str, ...] = (SECRET,), **more: Any) -> str:
+        known = {handler.source: tuple(map(Secret, secrets)) for handler in letters.handlers}
         api = create_api(
             desk.operations,
             token=TOKEN,
             ready=lambda: True,
             telemetry=letters.telemetry,
             hosts=LOOPBACK_NAMES,
-            signed_paths=signed_paths(letters.handlers),
-        )
-        known = {handler.source: tuple(map(Secret, secrets)) for handler in letters.handlers}
-        add_webhooks(
-            api, letters.receiver, letters.handlers, secrets=known, telemetry=letters.telemetry, **more
+            signed=intakes(
+                letters.receiver, letters.handlers, secrets=known, telemetry=letters.telemetry, **more
+            ),
         )
         servers.append(WebServer(api, host="127.0.0.1", port=0))
         return servers[-1].start()

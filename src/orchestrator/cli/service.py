@@ -24,7 +24,7 @@ from orchestrator.main import Service
 from orchestrator.web.api import create_api
 from orchestrator.web.guard import own_hosts
 from orchestrator.web.server import WebServer
-from orchestrator.webhooks.intake import add_webhooks, signed_paths
+from orchestrator.webhooks.intake import intakes
 from orchestrator.wiring import App
 
 LOCAL_TOKEN_BYTES = 32
@@ -78,18 +78,16 @@ def _http(app: App, service: Service, local: Secret) -> FastAPI:
         register=register,
         restore=app.restore,
         open_paths=OPEN_PATHS,
-        signed_paths=signed_paths(app.webhooks),
+        signed=intakes(
+            app.receiver,
+            app.webhooks,
+            secrets=app.webhook_secrets,
+            telemetry=app.telemetry,
+            waypoints=app.outside.waypoints,
+        ),
         build_sha=settings.build_sha,
     )
     add_board(api, app.operations, clock=app.clock)
-    add_webhooks(
-        api,
-        app.receiver,
-        app.webhooks,
-        secrets=app.webhook_secrets,
-        telemetry=app.telemetry,
-        waypoints=app.outside.waypoints,
-    )
     return api
 
 

@@ -5,13 +5,14 @@ the application starts nothing. Handlers are plain functions and run in threads:
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi import Path as ApiPath
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
 
 import orchestrator
 from orchestrator.db.repositories import Repository
@@ -57,7 +58,7 @@ def create_api(
     local_token: str | None = None,
     register: Register | None = None,
     open_paths: frozenset[str] = frozenset(),
-    signed_paths: frozenset[str] = frozenset(),
+    signed: Mapping[str, ASGIApp] | None = None,
     build_sha: str = "",
     restore: Acceptance | None = None,
 ) -> FastAPI:
@@ -65,9 +66,9 @@ def create_api(
 
     ``ready`` says whether work can be done; ``hosts`` are the names of this service (None: any); see
     :class:`~orchestrator.web.guard.Door` for the tokens. ``open_paths`` are what other rooms add without a token,
-    ``signed_paths`` those where a signature says who sends.
+    ``signed`` who answers at which path by a signature instead.
     """
-    door = Door(token or None, local_token or None, hosts, OPEN_PATHS | open_paths, signed_paths)
+    door = Door(token or None, local_token or None, hosts, OPEN_PATHS | open_paths, signed or {})
     api = FastAPI(
         title="orchestrator",
         version=orchestrator.__version__,

@@ -2,13 +2,14 @@
 
 What must hold: a request whose ``Host`` is not ours is refused (a web page that re-binds its name to 127.0.0.1); a
 change asked for by another site's page is refused; a token is compared in constant time; a body is bounded
-(:mod:`orchestrator.web.request_body`). Refused requests reach no route. What arrives under ``Door.signed_paths`` is
-none of its business: whoever answers there knows the sender by a signature, and bounds what it reads.
+(:mod:`orchestrator.web.request_body`). Refused requests reach no route. What arrives at the paths of ``Door.signed`` is
+handed on as it comes: whoever answers there knows the sender by a signature, and bounds what it reads.
 """
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
@@ -56,7 +57,7 @@ class Door:
     local_token: str | None = None
     hosts: frozenset[str] | None = None  # names of this service, lower case, without port; None: any
     open_paths: frozenset[str] = OPEN_PATHS
-    signed_paths: frozenset[str] = frozenset()  # neither host nor token is asked for there: a signature is
+    signed: Mapping[str, ASGIApp] = field(default_factory=dict)  # who answers where a signature is the key
 
     def wants_token(self, method: str, path: str) -> bool:
         """Whether a request has to prove who sends it."""
@@ -104,11 +105,11 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        dressed = _dressing(send)
-        if scope["path"] in self._door.signed_paths:
-            await self._app(scope, receive, dressed)
+        if (signed := self._door.signed.get(scope["path"])) is not None:
+            await signed(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        dressed = _dressing(send)
         refusal = (
             self._wrong_host(headers)
             or self._foreign(scope["method"], headers)

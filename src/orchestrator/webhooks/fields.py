@@ -4,7 +4,6 @@ Text comes out without control characters and lone surrogates; it is data, never
 """
 
 import re
-from collections.abc import Mapping
 
 from orchestrator.domain.errors import OutsideError
 
@@ -22,7 +21,7 @@ class MalformedDelivery(OutsideError):
 def at(payload: object, *path: str) -> object:
     """What lies at a path of names, None where there is nothing."""
     for name in path:
-        if not isinstance(payload, Mapping):
+        if not isinstance(payload, dict):
             return None
         payload = payload.get(name)
     return payload
@@ -71,4 +70,6 @@ def sha(payload: object, *path: str) -> str:
 
 def clean(said: str) -> str:
     """A stranger's text on one line, without what could steer a terminal or break an encoding."""
-    return " ".join("".join(char if char.isprintable() else " " for char in said).split())
+    if not said.isprintable():
+        said = "".join(char if char.isprintable() else " " for char in said)
+    return " ".join(said.split())

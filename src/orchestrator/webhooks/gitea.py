@@ -178,7 +178,7 @@ def _repository(tx: Tx, payload: object) -> RepoName | None:
 
 def _shown(payload: object) -> Mapping[str, object] | None:
     for found in (fields.at(payload, "repository"), fields.at(payload, "run", "repository")):
-        if isinstance(found, Mapping):
+        if isinstance(found, dict):
             return found
     return None
 

@@ -6,7 +6,6 @@ rest are kept. The answer comes after the COMMIT, or says that there was none.
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,11 +13,9 @@ from enum import StrEnum
 from http import HTTPStatus
 
 import structlog
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orchestrator.config import Secret
 from orchestrator.domain.errors import DatabaseError, OrchestratorError
@@ -68,13 +65,7 @@ def path_of(source: str) -> str:
     return f"/webhooks/{source}"
 
 
-def signed_paths(handlers: Iterable[WebhookHandler]) -> frozenset[str]:
-    """What ``create_api`` has to let through to here."""
-    return frozenset(path_of(handler.source) for handler in handlers)
-
-
-def add_webhooks(
-    api: FastAPI,
+def intakes(
     receiver: Receiver,
     handlers: Iterable[WebhookHandler],
     *,
@@ -82,21 +73,24 @@ def add_webhooks(
     telemetry: Telemetry,
     waypoints: Waypoints | None = None,
     timeout_s: float = BODY_TIMEOUT_S,
-) -> None:
-    """Add the addresses to the application that ``create_api`` has made.
+) -> dict[str, ASGIApp]:
+    """Who answers at which path: what ``create_api`` takes as ``signed``.
 
     ``secrets`` are those of each source, of which any will do; ``timeout_s`` is for a whole body, in seconds.
     """
     gathering = Gathering(receiver.receive_all)
     refusals = _Refusals(telemetry)
-    for handler in handlers:
-        known = tuple(secrets.get(handler.source, ()))
-        intake = Intake(
-            handler, known, gathering, refusals, waypoints=waypoints or NoWaypoints(), timeout_s=timeout_s
+    return {
+        path_of(handler.source): Intake(
+            handler,
+            tuple(secrets.get(handler.source, ())),
+            gathering,
+            refusals,
+            waypoints=waypoints or NoWaypoints(),
+            timeout_s=timeout_s,
         )
-        api.router.routes.append(
-            Route(path_of(handler.source), intake, methods=["POST"], include_in_schema=False)
-        )
+        for handler in handlers
+    }
 
 
 class Intake:
@@ -124,7 +118,7 @@ class Intake:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one delivery in, or say why not."""
         headers = Headers(scope=scope)
-        refusal = self._unread(headers)
+        refusal = self._unread(scope["method"], headers)
         if refusal is None:
             raw = await read_body(headers, receive, timeout_s=self._timeout_s)
             if isinstance(raw, Response):
@@ -135,8 +129,11 @@ class Intake:
                 return
         await _answer_unread(refusal, receive, send)
 
-    def _unread(self, headers: Headers) -> Response | None:
+    def _unread(self, method: str, headers: Headers) -> Response | None:
         """What is wrong with it whatever its body says."""
+        if method != "POST":
+            allowed = {**CLOSING, "allow": "POST"}
+            return problem(HTTPStatus.METHOD_NOT_ALLOWED, "Deliveries are posted here.", headers=allowed)
         if not self._secrets:
             return self._refuse(
                 Refused.NO_SECRET,
@@ -214,15 +211,9 @@ class _Refusals:
         return answer
 
 
-class _Sent(Response):
-    """An answer that can be given any number of times."""
-
-    def __init__(self, status: HTTPStatus, outcome: str) -> None:
-        super().__init__(json.dumps({"outcome": outcome}), status, media_type=JSON_TYPE)
-
-
-STORED = _Sent(HTTPStatus.ACCEPTED, "stored")
-KNOWN = _Sent(HTTPStatus.OK, "known already")
+# Without a word: a body would be sent in a second packet.
+STORED = Response(status_code=HTTPStatus.ACCEPTED)
+KNOWN = Response(status_code=HTTPStatus.OK)
 
 
 async def _answer_unread(answer: Response, receive: Receive, send: Send) -> None:

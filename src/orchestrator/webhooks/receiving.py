@@ -7,7 +7,7 @@ stored costs itself alone.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 # itself (`updated_at`) are no such field: they tell a second closing from the first.
 VOLATILE = frozenset({"secret", "webhook_id", "last_login", "mergeable"})
 DEPTH_LIMIT = 50
+_PLAIN = json.JSONEncoder(allow_nan=False)
+_SORTED = json.JSONEncoder(allow_nan=False, sort_keys=True)
 FAULT = "The delivery could not be read or stored: a fault of ours; the log tells more."
 
 
@@ -124,7 +126,7 @@ class Receiver:
 
     def _opened(self, source: str, kind: str, delivery_id: str | None, payload: object) -> _Opened:
         handler = self._handlers.get(source)
-        if handler is None or not isinstance(payload, Mapping):
+        if handler is None or not isinstance(payload, dict):
             raise MalformedDelivery("The delivery is of no known source, or no JSON object.")
         signed = text(payload, handler.envelope.kind_in_body) if handler.envelope.kind_in_body else ""
         kind = (signed or clean(kind))[:ID_LIMIT]
@@ -204,7 +206,7 @@ def _essence(value: object, depth: int = 0) -> object:
         raise MalformedDelivery("The delivery is nested too deeply.")
     if isinstance(value, list):
         return [_essence(item, depth + 1) for item in value]
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return value
     for name, beside in (("full_name", "owner"), ("login", "avatar_url")):
         if name in value and beside in value:
@@ -215,6 +217,6 @@ def _essence(value: object, depth: int = 0) -> object:
 def _encoded(value: object, *, sort: bool = False) -> str:
     """JSON in ASCII: hostile text (NUL, lone surrogates) is kept as escapes, which no database can choke on."""
     try:
-        return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=sort)
+        return (_SORTED if sort else _PLAIN).encode(value)
     except (ValueError, TypeError, RecursionError) as error:
         raise MalformedDelivery(f"The delivery is no JSON: {type(error).__name__}.") from error

@@ -42,3 +42,16 @@ def test_the_profile_names_the_seam(tmp_path: Path) -> None:
     said = bench(tmp_path, "--profile")
     assert "'execute' of 'sqlite3.Connection'" in said
     assert "db/sqlite.py" in said
+
+
+def test_webhooks_are_taken_in_beside_an_endpoint_that_stores_nothing_and_none_of_a_burst_is_lost(
+    tmp_path: Path,
+) -> None:
+    said = bench(tmp_path, "webhooks")
+    told = json.loads((tmp_path / "intake.json").read_text(encoding="utf-8"))
+    assert set(told["figures"]) == {"8", "32"}
+    for figures in told["figures"].values():
+        assert set(figures) == {"bare", "stored", "service"}
+        assert all(len(one["rates"]) == 2 and one["p99_ms"] > 0 for one in figures.values())
+    assert (told["burst"]["deliveries"], told["burst"]["lost"]) == (300, 0)
+    assert "A burst of 300 deliveries" in said

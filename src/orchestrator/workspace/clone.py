@@ -9,9 +9,7 @@ from a workspace, ``refs/orch/rescue/<work item>/<n>`` what would else have been
 On failure a ``GitError`` is raised and the clone is as before; a half-made clone has another name and is made anew.
 """
 
-import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,27 +19,23 @@ from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.rules.names import work_item_ref
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
-from orchestrator.runtime.files import make_private_folder, replace_durably
-from orchestrator.runtime.git import Git, git_error
-from orchestrator.runtime.git_refs import ANY, RefChange, References, RefsRefused
+from orchestrator.runtime.files import replace_durably
+from orchestrator.runtime.git import Git
+from orchestrator.runtime.git_bare import make_bare
+from orchestrator.runtime.git_fetch import Fetcher
+from orchestrator.runtime.git_refs import RefChange, References, RefsRefused
 from orchestrator.runtime.git_transfer import sweep, transfer
-from orchestrator.runtime.process import Completed
+from orchestrator.runtime.shared_step import SharedStep
 from orchestrator.workspace.checkout import checked_out
 from orchestrator.workspace.commits import encode_path
 from orchestrator.workspace.git_info import INFO
 from orchestrator.workspace.history import History
-from orchestrator.workspace.shared_step import SharedStep
 
 CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 FORGE_HEADS = "refs/forge/heads/"
 RESCUE = "refs/orch/rescue/"
 WORK = "refs/orch/work/"
-FETCH_TIMEOUT_S = 600.0
-FETCH_TRIES = 5  # each costs one fetch of another process that was faster
-OVERTAKEN_S = 0.05
-_OVERTAKEN = (b"but expected", b"reference already exists")
 WORK_TREE_TIMEOUT_S = 300.0
-REMOTE_PROTOCOLS = ("file", "https", "http", "ssh")
 
 
 class Clone(History):
@@ -68,6 +62,7 @@ class Clone(History):
         self.refs = References(git, path, clock, entropy)
         self._fetch_env = fetch_env
         self._fetch_settings = tuple(fetch_settings)
+        self._fetcher = Fetcher(self.refs, clock, entropy)
         self._fetches = SharedStep(self._fetch)
 
     def open_or_create(self) -> "Clone":
@@ -76,19 +71,7 @@ class Clone(History):
         :raises GitError: git failed.
         :raises OSError: the state folder is full or read-only.
         """
-        if not (self.path / "HEAD").is_file():
-            make_private_folder(self.path.parent)
-            aside = Path(tempfile.mkdtemp(prefix="clone-", dir=self.path.parent))
-            try:
-                self.git.run(["init", "-q", "--bare", "--template=", "--", str(aside)], cwd=self.path.parent)
-                (aside / "config").write_bytes(CONFIG)
-                if not (self.path / "HEAD").is_file():  # another thread may have been faster
-                    aside.rename(self.path)
-            except OSError:
-                if not (self.path / "HEAD").is_file():
-                    raise
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+        make_bare(self.git, self.path, CONFIG)
         self.before_use()
         sweep(self.path)
         return self
@@ -235,27 +218,12 @@ class Clone(History):
             _put_right(self.path / name, content)
 
     def _fetch(self) -> None:
-        for last in (*[False] * (FETCH_TRIES - 1), True):
-            done = self._fetched()
-            if done.returncode == 0:
-                return
-            # Another process has fetched at the same time and was faster: what it wrote is read anew.
-            if last or not any(word in done.stderr for word in _OVERTAKEN):
-                raise git_error("git fetch", done)
-            self.clock.wait(threading.Event(), self.entropy.jitter(OVERTAKEN_S))
-
-    def _fetched(self) -> Completed:
         self.before_use()
-        args = ["fetch", "-q", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-        args += ["--no-recurse-submodules", "--upload-pack=git-upload-pack", "--", self.url]
-        args += [f"+refs/heads/*:{FORGE_HEADS}*", "+refs/tags/*:refs/tags/*"]
-        return self.refs.writing(
-            args,
-            {FORGE_HEADS: ANY, "refs/tags/": ANY},
-            protocols=REMOTE_PROTOCOLS,
+        self._fetcher.fetch(
+            self.url,
+            {"refs/heads/": FORGE_HEADS, "refs/tags/": "refs/tags/"},
             env=self._fetch_env(),
             settings=self._fetch_settings,
-            timeout=FETCH_TIMEOUT_S,
         )
 
     def _blob(self, data: bytes) -> str:

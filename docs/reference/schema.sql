@@ -261,12 +261,11 @@ CREATE TABLE repo_freeze (
 
 CREATE TABLE repositories (
     name        TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 100),
-    forge       TEXT NOT NULL CHECK (forge IN ('local')),
     location    TEXT NOT NULL,
     prefix      TEXT NOT NULL UNIQUE CHECK (length(prefix) BETWEEN 1 AND 20),
     next_number INTEGER NOT NULL DEFAULT 1 CHECK (next_number >= 1),
     added_at    TEXT NOT NULL
-);
+, forge TEXT NOT NULL DEFAULT 'local' CHECK (forge IN ('local', 'gitea')));
 
 CREATE TABLE silent_authorities (
     authority TEXT PRIMARY KEY,

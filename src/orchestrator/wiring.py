@@ -44,6 +44,7 @@ from orchestrator.effects.merge import MergeEffect
 from orchestrator.effects.pull_request import OpenPrEffect
 from orchestrator.effects.push import PushEffect
 from orchestrator.finalizer_liveness import FinalizerLiveness
+from orchestrator.forges.gitea_open import GiteaForges, GiteaServer
 from orchestrator.images.builder import ImageBuilder
 from orchestrator.images.store import LocalImageStore
 from orchestrator.installation.acceptance import Acceptance
@@ -53,7 +54,6 @@ from orchestrator.installation.comparison import Comparison
 from orchestrator.installation.guard import InstallationGuard
 from orchestrator.installation.survey import Surveyor
 from orchestrator.launcher import Launcher
-from orchestrator.local_repositories import LocalRepositories
 from orchestrator.monitor import Monitor
 from orchestrator.notifications.log import LogNotifier
 from orchestrator.observability.log import configure_logging, get_logger
@@ -63,6 +63,7 @@ from orchestrator.operations.desk import Operations
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
 from orchestrator.places import Folders
+from orchestrator.repositories import Repositories
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
 from orchestrator.runtime.files import make_private_folder
@@ -122,10 +123,17 @@ class App:
         self.folders = Folders(settings.home, self.boot_id)
         self.git = Git(outside.processes)
         self.http = SystemHttp()
-        self.places = LocalRepositories(
-            database, self.folders, self.git, clock=self.clock, entropy=self.entropy
+        server = GiteaServer(settings.gitea_url, settings.gitea_token, settings.forge_settle_s)
+        self.places = Repositories(
+            database,
+            self.folders,
+            self.git,
+            gitea=GiteaForges(server, self.git, self.http, clock=self.clock, entropy=self.entropy),
+            clock=self.clock,
+            entropy=self.entropy,
         )
         self.register_repository = self.places.register
+        self.register_gitea = self.places.register_gitea
         self.configs = Configs(self.places)
         self.store = LocalImageStore(self.folders.images)
         self.deployer = CommandDeployer(

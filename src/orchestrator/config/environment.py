@@ -93,6 +93,11 @@ def _contradictions(settings: Settings) -> list[str]:
             f"ORCH_HOST {settings.host} can be reached from other machines, and neither ORCH_TOKEN nor ORCH_TOKEN_FILE "
             "is set. Set one, or listen on 127.0.0.1."
         )
+    if bool(settings.gitea_url) != bool(settings.gitea_token):
+        found.append(
+            "ORCH_GITEA_URL and a token, ORCH_GITEA_TOKEN_FILE or ORCH_GITEA_TOKEN, go together: one of them is set. "
+            "Set both or none."
+        )
     if settings.heartbeat_interval_s >= own_term_s(settings.process_ttl_s):
         found.append(
             f"ORCH_HEARTBEAT_INTERVAL_S ({render_duration(settings.heartbeat_interval_s)}) must be shorter than "

@@ -199,6 +199,26 @@ class Settings:
     plane_webhook_secret_file: Path | None = _secret_file("ORCH_PLANE_WEBHOOK_SECRET")
     gitea_webhook_secret: Secrets = _webhook_secret("Gitea or Forgejo")
     gitea_webhook_secret_file: Path | None = _secret_file("ORCH_GITEA_WEBHOOK_SECRET")
+    gitea_url: str = _setting(
+        "",
+        values.web_address,
+        "Address of the Gitea or Forgejo that repositories lie at, without a repository's name.",
+        shown="none",
+    )
+    gitea_token: Secret = _setting(
+        Secret(""),
+        lambda text: Secret(values.token(text)),
+        "Token of our user there. Better given as a file.",
+        shown="none",
+    )
+    gitea_token_file: Path | None = _secret_file("ORCH_GITEA_TOKEN")
+    forge_settle_s: float = _period(
+        5.0,
+        "How long a merge that a forge elsewhere has begun may take to land. A merge that is given up counts as given "
+        "up only after that.",
+        0.0,
+        600.0,
+    )
 
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."

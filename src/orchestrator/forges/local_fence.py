@@ -44,11 +44,13 @@ class Fence:
             )
         return False
 
+    def bars(self, sequence: int) -> bool:
+        """Whether no act of this number can ever pass this fence or one that follows it."""
+        return self.sequence > sequence or (self.sequence == sequence and self.state == REVOKED)
+
     def excludes(self, candidate: Candidate) -> bool:
         """Whether no merge of this candidate can ever pass this fence or one that follows it."""
-        return self.sequence > candidate.sequence or (
-            self.sequence == candidate.sequence and self.state == REVOKED
-        )
+        return self.bars(candidate.sequence)
 
 
 def fence_ref(task: TaskId) -> str:

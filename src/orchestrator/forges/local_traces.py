@@ -69,15 +69,17 @@ def kept(git: Git, git_dir: Path) -> list[SeenCandidate]:
     return [one for one in found if one is not None]
 
 
-def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId] | None) -> int:
-    """The highest ledger number in a fence of these tasks, or of any; 0 where there is none."""
+def highest_fence(git: Git, git_dir: Path, tasks: Sequence[TaskId] | None, *, form: str = "%(raw)") -> int:
+    """The highest ledger number in a fence of these tasks, or of any; 0 where there is none.
+
+    ``form`` is git's word for where a fence's text stands."""
     if tasks is None:
         refs = [FENCES.rstrip("/"), PUSH_FENCES.rstrip("/")]
     else:
         refs = [ref(task) for task in tasks for ref in (fence_ref, push_fence_ref)]
     if not refs:
         return 0
-    listed = git.run(["for-each-ref", "--format=%(raw)%00", "--", *refs], git_dir=git_dir).stdout
+    listed = git.run(["for-each-ref", f"--format={form}%00", "--", *refs], git_dir=git_dir).stdout
     highest = 0
     for raw in listed.split(b"\0"):
         try:

@@ -1,5 +1,6 @@
-"""What every forge has to refuse and to show: the local one, and the one in memory under the interleaved proofs."""
+"""What every forge has to refuse and to show: the local one, Gitea, and the one in memory under the proofs."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,9 @@ from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
 from orchestrator.runtime.git import Git
+from tests.fakes.gitea import FakeGitea, Style
 from tests.fixtures_git import BRANCH, House, as_it_is, house_at, person_at
+from tests.fixtures_gitea import GiteaHouse, gitea_house
 from tests.proofs.memory_forge import ForgeState, MemoryForge
 from tests.proofs.memory_git import MemoryClone, Objects
 
@@ -41,11 +44,42 @@ def house_in_memory() -> MemoryHouse:
     return MemoryHouse(Path("/nowhere"), nothing, nothing, cast(Any, forge), cast(Any, clone), nothing)
 
 
-@pytest.fixture(params=["local", "memory"])
-def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> House:
+@pytest.fixture(params=["local", "gitea", "gitea that only merges", "memory"])
+def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Iterator[House]:
     if request.param == "memory":
-        return house_in_memory()
-    return house_at(tmp_path, person_at(tmp_path / "person", FIRST), git)
+        yield house_in_memory()
+        return
+    person = person_at(tmp_path / "person", FIRST)
+    if request.param == "local":
+        yield house_at(tmp_path, person, git)
+        return
+    with FakeGitea(tmp_path / "server") as server:
+        house = gitea_house(tmp_path, server, person, git)
+        if request.param != "gitea":
+            house.there.styles.discard(Style.FAST_FORWARD)
+        yield house
+
+
+@pytest.fixture
+def candidate(house: House, candidate: Candidate) -> Candidate:
+    """A server merges pull requests alone."""
+    house.forge.open_pr(BRANCH, "t", "b")
+    return candidate
+
+
+def bring(house: House, branch: str, head: Sha) -> None:
+    """A branch with its pull request."""
+    house.push(branch, head)
+    house.forge.open_pr(branch, "t", "b")
+
+
+def assert_landed(house: House, candidate: Candidate, *, among: Sequence[Candidate] = ()) -> None:
+    """It is on main, as itself; a forge that only merges brings it by a commit of its own with the same tree."""
+    landed = house.forge.landed(among or [candidate])
+    assert landed is not None
+    assert (landed.candidate, landed.sha, landed.tree) == (candidate, house.main, candidate.tree)
+    if not (isinstance(house, GiteaHouse) and Style.FAST_FORWARD not in house.there.styles):
+        assert landed == as_it_is(candidate)
 
 
 def test_push_moves_a_branch_only_from_where_it_was(house: House, head: Sha) -> None:
@@ -118,11 +152,10 @@ def test_without_a_branch_there_is_no_pull_request(house: House) -> None:
 def test_main_moves_to_exactly_the_candidate(house: House, candidate: Candidate) -> None:
     assert house.forge.landed([candidate]) is None
     house.forge.merge(candidate, None)
-    assert house.main == candidate.sha
-    assert house.forge.landed([candidate]) == as_it_is(candidate)
+    assert_landed(house, candidate)
     with pytest.raises(OutsideError):
         house.forge.merge(candidate, None)
-    assert house.forge.landed([candidate]) == as_it_is(candidate)
+    assert_landed(house, candidate)
 
 
 def test_a_stale_actor_is_refused_after_revoking(house: House, candidate: Candidate) -> None:
@@ -146,7 +179,7 @@ def test_revoking_what_was_never_prepared_keeps_a_late_prepare_out(house: House,
 def test_preparing_again_is_harmless(house: House, candidate: Candidate) -> None:
     house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
     house.forge.merge(candidate, None)
-    assert house.main == candidate.sha
+    assert_landed(house, candidate)
 
 
 def test_tasks_have_fences_of_their_own(house: House, candidate: Candidate) -> None:
@@ -154,15 +187,16 @@ def test_tasks_have_fences_of_their_own(house: House, candidate: Candidate) -> N
     house.forge.prepare_merge(other, house.clone.path, "other")
     house.forge.revoke_merge(other, "newer")
     house.forge.merge(candidate, None)
-    assert house.main == candidate.sha
+    assert_landed(house, candidate)
 
 
 def test_another_tasks_merge_is_not_ours(house: House, candidate: Candidate) -> None:
     other = house.candidate(house.clone.commit_files(house.main, {"b": b"1"}, "B"), task=2)
+    bring(house, "other", other.head_sha)
     house.forge.prepare_merge(other, house.clone.path, "other")
     house.forge.merge(other, None)
     assert house.forge.landed([candidate]) is None
-    assert house.forge.landed([candidate, other]) == as_it_is(other)
+    assert_landed(house, other, among=[candidate, other])
 
 
 def test_a_revoked_candidate_never_comes_back(house: House, candidate: Candidate) -> None:
@@ -196,7 +230,7 @@ def test_an_earlier_candidate_stays_out_when_the_next_one_is_prepared(
     with pytest.raises(OutsideError):
         house.forge.merge(candidate, None)
     house.forge.merge(second, None)
-    assert house.forge.landed([candidate, second]) == as_it_is(second)
+    assert_landed(house, second, among=[candidate, second])
 
 
 def test_a_branch_has_one_open_pull_request(house: House, head: Sha) -> None:

@@ -32,7 +32,6 @@ TOKEN = "canary-0123456789"
 WITHOUT_MECHANISM = (
     "SERIAL_GATE_ENABLED",
     "COVERAGE_GATE_ENABLED",
-    "FORGE_SETTLE_S",
 )
 
 
@@ -178,6 +177,9 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_DATABASE_URL", "sqlite:///x/", "not a folder"),
         *((f"ORCH_{name}", "1", "is no setting") for name in WITHOUT_MECHANISM),
         ("ORCH_HOST", "0.0.0.0", "can be reached from other machines, and neither ORCH_TOKEN nor"),
+        ("ORCH_GITEA_URL", "https://git.example.org", "go together: one of them is set"),
+        ("ORCH_GITEA_URL", "git.example.org", "expected an address such as"),
+        ("ORCH_GITEA_TOKEN", "t" * 40, "go together: one of them is set"),
         ("ORCH_PROCESS_TTL_S", "10", "at least three times ORCH_HEARTBEAT_INTERVAL_S (5s)"),
         ("ORCH_HEARTBEAT_INTERVAL_S", "20", "shorter than the term in which a process trusts its own leases"),
         ("ORCH_HEARTBEAT_INTERVAL_S", "15", "ORCH_PROCESS_TTL_S (30s) must be at least three times"),
@@ -302,7 +304,7 @@ def test_the_reference_describes_every_setting() -> None:
         assert doc.variable == "ORCH_" + doc.field.upper()
         assert doc.text.endswith(".") and doc.default
         assert (doc.unit == "seconds") is doc.field.endswith("_s")
-    secret = ["ORCH_TOKEN", "ORCH_PLANE_WEBHOOK_SECRET", "ORCH_GITEA_WEBHOOK_SECRET"]
+    secret = ["ORCH_TOKEN", "ORCH_PLANE_WEBHOOK_SECRET", "ORCH_GITEA_WEBHOOK_SECRET", "ORCH_GITEA_TOKEN"]
     assert [doc.variable for doc in docs if doc.secret] == secret
     assert {f"{name}_FILE" for name in secret} <= {doc.variable for doc in docs}
 

@@ -1,4 +1,4 @@
-"""Repositories at local forges: registered from a person's checkout, and opened when first asked for.
+"""Repositories, at local forges and at Gitea or Forgejo: registered, and opened when first asked for.
 
 What must hold: a repository whose forge cannot be opened, or is slow to open, holds up no other.
 """
@@ -12,6 +12,9 @@ from orchestrator.db import repositories
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
 from orchestrator.domain.ids import RepoName
+from orchestrator.forges.forge import Forge
+from orchestrator.forges.git_access import SETTINGS, GitAccess
+from orchestrator.forges.gitea_open import GiteaForges
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
 from orchestrator.places import Folders, Place
@@ -22,14 +25,24 @@ from orchestrator.runtime.git import Git
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
 
+LOCAL, GITEA = "local", "gitea"  # kinds of forges, as the database has them
 
-class LocalRepositories:
+
+class Repositories:
     """All repositories of one installation; see :class:`~orchestrator.places.Places`."""
 
     def __init__(
-        self, database: Database, folders: Folders, git: Git, *, clock: Clock, entropy: Entropy
+        self,
+        database: Database,
+        folders: Folders,
+        git: Git,
+        *,
+        gitea: GiteaForges,
+        clock: Clock,
+        entropy: Entropy,
     ) -> None:
         self._database = database
+        self._gitea = gitea
         self._folders = folders
         self._git = git
         self._clock = clock
@@ -59,13 +72,9 @@ class LocalRepositories:
         :raises ConfigError: ``source`` is no git repository with a commit, or name or prefix cannot be used.
         :raises RequestRefused: the prefix is taken by another repository.
         """
-        _check(name, prefix)
-        with self._database.read() as tx:
-            taken = {known.name: known for known in repositories.all_repositories(tx)}
-        if name in taken:
-            return taken[RepoName(name)]
-        if any(known.prefix == prefix for known in taken.values()):
-            raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
+        known = self._known(name, prefix)
+        if known is not None:
+            return known
         path = self._folders.home / "forges" / f"{name}.git"
         if (path / "HEAD").is_file() and not self._same_history(path, source):
             raise ConfigError(
@@ -75,10 +84,44 @@ class LocalRepositories:
         create_local_forge(
             self._git, path, RepoName(name), source=source, clock=self._clock, entropy=self._entropy
         )
-        new = repositories.Repository(RepoName(name), "local", str(path), prefix)
+        return self._added(repositories.Repository(RepoName(name), LOCAL, str(path), prefix))
+
+    def register_gitea(self, full_name: str, *, name: str, prefix: str) -> repositories.Repository:
+        """Register a repository at the configured Gitea or Forgejo, ``full_name`` being its ``owner/name`` there.
+
+        :raises ConfigError: it cannot be worked on, or name or prefix cannot be used.
+        :raises RequestRefused: the prefix or the repository is taken.
+        :raises AuthorityUnreachable: the server cannot be asked.
+        """
+        known = self._known(name, prefix)
+        if known is not None:
+            return known
+        location = self._gitea.location(full_name)
+        with self._database.read() as tx:
+            same = repositories.by_address(tx, GITEA, [location])
+        if same is not None:
+            raise RequestRefused(f"{location} is registered as {same.name} already.")
+        return self._added(repositories.Repository(RepoName(name), GITEA, location, prefix))
+
+    def _known(self, name: str, prefix: str) -> repositories.Repository | None:
+        """The repository of this name; None where name and prefix are free.
+
+        :raises ConfigError: they cannot be used.
+        :raises RequestRefused: the prefix is taken.
+        """
+        _check(name, prefix)
+        with self._database.read() as tx:
+            taken = {known.name: known for known in repositories.all_repositories(tx)}
+        if name in taken:
+            return taken[RepoName(name)]
+        if any(known.prefix == prefix for known in taken.values()):
+            raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
+        return None
+
+    def _added(self, new: repositories.Repository) -> repositories.Repository:
         with self._database.write() as tx:
             if not repositories.add(tx, new):
-                raise ConfigError(f"The repository {name!r} was registered by somebody else meanwhile.")
+                raise ConfigError(f"The repository {new.name!r} was registered by somebody else meanwhile.")
         return new
 
     def _same_history(self, forge: Path, source: Path) -> bool:
@@ -101,19 +144,31 @@ class LocalRepositories:
             ) from error
 
     def _place(self, known: repositories.Repository) -> Place:
-        path = Path(known.location)
-        branch = (path / "HEAD").read_text(encoding="utf-8").strip().removeprefix("ref: refs/heads/")
-        forge = LocalForge(self._git, path, known.name, branch, clock=self._clock, entropy=self._entropy)
         root = self._folders.home / "repos" / known.name
+        forge: Forge
+        access: GitAccess | None = None
+        if known.forge == GITEA:
+            mirror = self._folders.home / "forges" / f"{known.name}.git"
+            forge = remote = self._gitea.open(known.name, known.location, mirror)
+            access = remote.git.mirror.access
+        else:
+            forge = self._local(known)
         clone = Clone(
             self._git,
             root / "clone.git",
             forge.fetch_url(),
-            branch,
+            forge.default_branch,
             clock=self._clock,
             entropy=self._entropy,
+            fetch_env=access.environment if access else dict,
+            fetch_settings=SETTINGS if access else (),
         )
         return Place(known.name, forge, clone.open_or_create(), Workspaces(clone, root, self._clock))
+
+    def _local(self, known: repositories.Repository) -> LocalForge:
+        path = Path(known.location)
+        branch = (path / "HEAD").read_text(encoding="utf-8").strip().removeprefix("ref: refs/heads/")
+        return LocalForge(self._git, path, known.name, branch, clock=self._clock, entropy=self._entropy)
 
 
 def _check(name: str, prefix: str) -> None:

@@ -1,19 +1,19 @@
-"""Repositories at local forges: one that is slow to open, or cannot be, is nothing to the others."""
+"""Repositories, here at local forges: one that is slow to open, or cannot be, is nothing to the others."""
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, NotFound, RequestRefused
 from orchestrator.domain.ids import RepoName
 from orchestrator.forges.local_create import create_local_forge
-from orchestrator.local_repositories import LocalRepositories
 from orchestrator.places import Folders
+from orchestrator.repositories import Repositories
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
@@ -40,7 +40,7 @@ class Slow(SystemProcesses):
 
 @dataclass
 class All:
-    repositories: LocalRepositories
+    repositories: Repositories
     processes: Slow
     home: Path
 
@@ -64,8 +64,14 @@ class All:
 def everything(store: Store, tmp_path: Path) -> All:
     processes, home = Slow(), tmp_path / "home"
     home.mkdir()
-    known = LocalRepositories(
-        store.database, Folders(home), Git(processes), clock=SystemClock(), entropy=SystemEntropy()
+    nowhere = cast(Any, None)  # nothing here lies at a server
+    known = Repositories(
+        store.database,
+        Folders(home),
+        Git(processes),
+        gitea=nowhere,
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
     )
     for name, prefix in (("one", "O"), ("two", "T")):
         person = person_at(tmp_path / name, {"a": name})

@@ -19,6 +19,8 @@ GROUPS = {
     "contracts": "the published contracts of other systems: ORCH_CONTRACTS or ../shared/contracts",
 }
 
+OF_THE_FILE = "of_the_file"
+
 # An example may take its time on a machine with other work; a test that hangs is ended all the same.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -51,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, what in GROUPS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
+    config.addinivalue_line("markers", f"{OF_THE_FILE}: of the file that SQLite keeps; left out on a server")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -62,6 +65,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if top in GROUPS:
         return None if top in wanted else True
     return True if wanted else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is about the file has nothing to say of a server."""
+    if config.getoption("--database") == "sqlite":
+        return
+    left_out = [item for item in items if item.get_closest_marker(OF_THE_FILE) is not None]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

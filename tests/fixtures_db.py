@@ -114,6 +114,21 @@ class Store:
             return connection.execute(translated(text).encode(), params or {})
 
 
+def shell(url: str, text: str, *values: object) -> list[Any]:
+    """Past the product, as a person with a database's shell would; the rows that it answers, by name and position."""
+    if url.startswith("postgresql://"):
+        with closing(psycopg.connect(url, autocommit=True, row_factory=both_ways)) as connection:
+            cursor = connection.execute(translated(text).replace("?", "%s").encode(), values)
+            return cursor.fetchall() if cursor.description else []
+    file = f"file:{url.removeprefix('sqlite://')}?mode=rw"
+    with closing(sqlite3.connect(file, uri=True, timeout=30, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(text, values).fetchall()
+
+
+NO_TABLE = (sqlite3.OperationalError, psycopg.errors.UndefinedTable)  # nothing has been made yet
+
+
 class Both(tuple[Any, ...]):
     """A row by position and by name, as SQLite's are."""
 

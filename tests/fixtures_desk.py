@@ -1,15 +1,14 @@
 """The operator's desk over a real database, and the HTTP service in front of it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from orchestrator.db import effects, events, jobs, repositories, slots, tasks
-from orchestrator.db.migrate import init_db
-from orchestrator.db.sqlite import SqliteDatabase, connect
+from orchestrator.db.database import Database
+from orchestrator.db.opening import open_migrated
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.event import EventType
@@ -26,8 +25,10 @@ from orchestrator.places import Place
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.process import SystemProcesses
+from orchestrator.runtime.waypoints import NoWaypoints
 from orchestrator.stage_engine.situation import Configs
 from orchestrator.transition_lease import Ownership
+from tests.fixtures_db import shell
 from tests.proofs.memory_deployer import Environments, MemoryDeployer
 
 BOOT = BootId("boot-of-the-test")
@@ -55,7 +56,7 @@ class NoPlaces:
 class Desk:
     """A database with everything that reads and writes it for people."""
 
-    database: SqliteDatabase
+    database: Database
     operations: Operations
     ownership: Ownership
     telemetry: Telemetry
@@ -154,14 +155,15 @@ class Desk:
             events.append(tx, EventType.REPO_FROZEN, Actor.MONITOR, task=task, data={"reason": reason})
 
 
-def desk_at(folder: Path) -> Desk:
+def desk_at(folder: Path, url: str | None = None) -> Desk:
+    """Over the ledger in a folder, or over the one at ``url``."""
     clock, entropy, processes = SystemClock(), SystemEntropy(), SystemProcesses()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "orchestrator.db"
-    init_db(path, clock=clock, entropy=entropy)
-    with closing(connect(path, clock)) as connection:
-        connection.execute("DROP TRIGGER start_has_its_place")  # what is on show is told, not worked for
-    database = SqliteDatabase(path, clock=clock)
+    at = url or f"sqlite://{folder}/orchestrator.db"
+    database = open_migrated(at, clock=clock, entropy=entropy, waypoints=NoWaypoints())
+    shell(
+        at, "DROP TRIGGER start_has_its_place" + (" ON effects" if url else "")
+    )  # what is shown is told, not done
     term = Term(clock, 3600.0)
     term.renew(clock.boottime())
     ownership = Ownership(
@@ -189,8 +191,9 @@ def desk_at(folder: Path) -> Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = desk_at(tmp_path / "state")
+def desk(request: pytest.FixtureRequest, tmp_path: Path, database_kind: str) -> Iterator[Desk]:
+    url = request.getfixturevalue("postgres_url") if database_kind == "postgres" else None
+    made = desk_at(tmp_path / "state", url)
     made.repository()
     yield made
     made.database.close()

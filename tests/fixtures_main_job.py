@@ -30,6 +30,7 @@ from orchestrator.runtime.sweep import marked, sweep
 from orchestrator.scripted_model.scenario import SHIPPED
 from orchestrator.scripted_model.server import ScriptedModel
 from orchestrator.wiring import open_app
+from tests.postgres_server import dump
 from tests.waiting import wait_until
 
 REPO, PREFIX = "greeter", "MAIN"
@@ -43,13 +44,19 @@ class MainJob:
     """One installation with one repository: file tickets, wait for their end, look from outside."""
 
     def __init__(
-        self, home: Path, scenarios: Sequence[Path] = (), environ: Mapping[str, str] | None = None
+        self,
+        home: Path,
+        scenarios: Sequence[Path] = (),
+        environ: Mapping[str, str] | None = None,
+        database_url: str | None = None,
     ) -> None:
+        """``database_url``: of PostgreSQL."""
         self.home, self.state, self.model_log = home, home / "state", home / "model.jsonl"
         self.processes, self.clock = SystemProcesses(), SystemClock()
         self.git = Git(self.processes, name="A. Person", email="person@example.org")
         self.model = ScriptedModel([*scenarios, SCENARIOS, SHIPPED], log=self.model_log)
         self._more = dict(environ or {})
+        self._database_url = database_url
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -69,7 +76,8 @@ class MainJob:
             "ORCH_CANARY": CANARY,
             **self._more,
         }
-        settings = load_settings({"ORCH_HOME": str(self.state), **SETTINGS})
+        at = {} if self._database_url is None else {"ORCH_DATABASE_URL": self._database_url}
+        settings = load_settings({"ORCH_HOME": str(self.state), **at, **SETTINGS})
         self.app = self._stack.enter_context(open_app(settings, environ, role="test"))
         self._stack.callback(self._sweep)
         self.forge = self.app.register_repository(self.sample.repository, name=REPO, prefix=PREFIX).location
@@ -121,7 +129,9 @@ class MainJob:
         return [pid for _, run in story.runs for pid in marked(_marker(Path(run.run_dir)))]
 
     def holding(self, secret: str) -> list[Path]:
-        """Stored files in which a secret can be read."""
+        """Stored files in which a secret can be read; what a server stores is written out first."""
+        if self._database_url is not None:
+            dump(self._database_url, self.home / "database.sql")
         files = [path for path in self.home.rglob("*") if path.is_file() and not path.is_symlink()]
         return [path for path in files if secret.encode() in path.read_bytes()]
 
@@ -138,9 +148,15 @@ class MainJob:
 
 
 @pytest.fixture
-def main_job(tmp_path: Path) -> Iterator[MainJob]:
+def main_job_url(request: pytest.FixtureRequest, database_kind: str) -> str | None:
+    """Of the database, where that is a server's."""
+    return request.getfixturevalue("empty_postgres_url") if database_kind == "postgres" else None
+
+
+@pytest.fixture
+def main_job(tmp_path: Path, main_job_url: str | None) -> Iterator[MainJob]:
     """The installation with the shipped scenarios and those beside the tests."""
-    with MainJob(tmp_path) as job:
+    with MainJob(tmp_path, database_url=main_job_url) as job:
         yield job
 
 

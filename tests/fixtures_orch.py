@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures_db import shell
+from tests.fixtures_desk import Desk, desk_at
 from tests.fixtures_git import Hand
 from tests.waiting import wait_until
 
@@ -60,6 +62,19 @@ class Orch:
             "ORCH_RUN_ORPHAN_TTL_S": "60",
             **self.settings,
         }
+
+    @property
+    def database_url(self) -> str:
+        """Where the ledger is."""
+        return self.settings.get("ORCH_DATABASE_URL", f"sqlite://{self.home}/orchestrator.db")
+
+    def shell(self, text: str, *values: object) -> list[Any]:
+        """Past the product, as a person with a database's shell would."""
+        return shell(self.database_url, text, *values)
+
+    def desk(self) -> Desk:
+        """The desk over its ledger, beside the command."""
+        return desk_at(self.home, self.settings.get("ORCH_DATABASE_URL"))
 
     def __call__(self, *args: str, cwd: Path | None = None, stdin: str = "") -> Said:
         """Run a command to its end in a process of its own."""

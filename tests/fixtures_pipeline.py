@@ -35,6 +35,7 @@ from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProces
 from orchestrator.wiring import App, Outside, open_app
 from tests.fixtures_git import Hand, person_at
 from tests.forked import ForkedChild, ForkedProcesses
+from tests.postgres_server import PostgresServer, turn_clock
 from tests.waiting import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent / "integration" / "pipeline"
@@ -60,8 +61,21 @@ stall = "60s"
 class TestClock(SystemClock):
     """The machine's clock, whose calendar and whose time since boot a test may move on."""
 
-    ahead = timedelta()
     up = 0.0
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+        self.moved: Callable[[], object] = lambda: None  # told when the calendar was moved
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far the calendar has been moved on."""
+        return self._ahead
+
+    @ahead.setter
+    def ahead(self, value: timedelta) -> None:
+        self._ahead = value
+        self.moved()
 
     def boottime(self) -> float:
         return super().boottime() + self.up
@@ -105,6 +119,9 @@ class Pipeline:
     _app: App | None = None
     _service: Service | None = None
 
+    def __post_init__(self) -> None:
+        self.clock.moved = self._move_the_server_s_clock
+
     # --- the installation -------------------------------------------------------------------------------------
 
     @property
@@ -131,7 +148,14 @@ class Pipeline:
         outside = Outside(self.environ, clock=self.clock, processes=self.processes, waypoints=self.points)
         settings = load_settings(self.variables())
         self._app = self._open.enter_context(open_app(settings, self.environ, role="run", outside=outside))
+        self._move_the_server_s_clock()
         return self._app
+
+    def _move_the_server_s_clock(self) -> None:
+        """A server judges time by its own clock; in these tests it keeps the one of the machine that the service is
+        on."""
+        if self.database_url is not None and self._app is not None:
+            turn_clock(self.database_url, ahead_s=self.clock.ahead.total_seconds())
 
     def start(self) -> "Pipeline":
         """Open, register the repository, and run the service."""
@@ -344,7 +368,9 @@ Build = Callable[..., Pipeline]
 @pytest.fixture
 def pipeline(request: pytest.FixtureRequest, tmp_path: Path, database_kind: str) -> Iterator[Build]:
     """Makes an installation: ``pipeline(staging=True, …)``; ``more`` is added to ``.orchestrator.toml``."""
-    url = request.getfixturevalue("empty_postgres_url") if database_kind == "postgres" else None
+    server: PostgresServer | None = None
+    if database_kind == "postgres":
+        server = request.getfixturevalue("postgres_server")
     made: list[Pipeline] = []
 
     def build(
@@ -352,7 +378,8 @@ def pipeline(request: pytest.FixtureRequest, tmp_path: Path, database_kind: str)
     ) -> Pipeline:
         root = tmp_path if not made else tmp_path / f"more-{len(made)}"
         new = pipeline_at(root, more, files=files, config=config, **parts)
-        new.database_url = url
+        if server is not None:
+            new.database_url = server.new_database()
         made.append(new)
         return new
 
@@ -362,6 +389,8 @@ def pipeline(request: pytest.FixtureRequest, tmp_path: Path, database_kind: str)
             each.stop()
         finally:
             _end_everything(each)
+            if server is not None:
+                server.drop(each.database_url)
 
 
 def pipeline_at(

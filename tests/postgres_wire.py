@@ -12,7 +12,7 @@ from types import TracebackType
 
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.fixtures_postgres import short_folder
+from tests.postgres_server import short_folder
 
 SOCKET = ".s.PGSQL.5432"
 SERVERS = 3  # connections that a pooler has behind it, for each in front

@@ -23,7 +23,7 @@ from orchestrator.db import evidence, jobs, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.migrate import init_db
 from orchestrator.domain.effect import EffectName
-from orchestrator.domain.errors import DatabaseError
+from orchestrator.domain.errors import ConstraintRefused, DatabaseError
 from orchestrator.domain.ids import BootId, TaskId
 from orchestrator.domain.job import Job, JobKind, JobStatus
 from orchestrator.domain.lease import Actor
@@ -520,7 +520,7 @@ def test_tc09_the_scope_says_whose_tasks_are_leased(bench: Bench, scope: Scope, 
 
 def test_tc09_the_unconditional_write_exists_and_the_laws_of_the_schema_hold_for_it(bench: Bench) -> None:
     task = bench.before_the_merge()
-    with bench.database.write() as tx, pytest.raises(Exception, match="merge_pr is not applied"):
+    with pytest.raises(ConstraintRefused, match="merge_pr is not applied"), bench.database.write() as tx:
         tasks.update_task_stage(tx, task.id, Stage.DONE)
     callers = [
         path
@@ -615,6 +615,7 @@ def test_tc11_the_contracts_of_the_pipeline_stand() -> None:
     assert all(name.startswith("check_") for name in QG_CHECKS)
 
 
+@pytest.mark.of_the_file
 def test_tc11_the_table_is_the_seeds_and_making_it_again_changes_nothing(store: Store) -> None:
     columns = [
         (row["name"], row["type"], row["notnull"], row["dflt_value"], row["pk"])

@@ -11,7 +11,7 @@ from orchestrator.db import tasks
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from tests.fixtures_desk import Desk, desk_at
+from tests.fixtures_desk import Desk
 from tests.fixtures_git import Hand
 from tests.fixtures_orch import CONFIG, Here, Orch
 
@@ -236,7 +236,7 @@ class TestLooking:
     ) -> None:
         shop("task", "add", "Add a basket")
         if hold is not None:
-            desk = desk_at(orch.home)
+            desk = orch.desk()
             desk.hold("SHOP-1", hold, "because")
             desk.database.close()
         for command in (("why", "SHOP-1"), ("queue",)):
@@ -244,7 +244,7 @@ class TestLooking:
 
     def test_the_whole_story_is_told_however_long(self, shop: Here, orch: Orch) -> None:
         shop("task", "add", "Add a basket")
-        with_desk = desk_at(orch.home)
+        with_desk = orch.desk()
         for number in range(620):
             with_desk.hold("SHOP-1", Hold.BLOCKED, f"reason {number}")
         with_desk.database.close()
@@ -328,7 +328,7 @@ class TestDeciding:
     def test_it_names_what_was_seen(self, shop: Here, orch: Orch, option: str) -> None:
         """Given for a commit that is not on show any more, it is refused and nothing is stored."""
         shop("task", "add", "x")
-        desk: Desk = desk_at(orch.home)
+        desk: Desk = orch.desk()
         task = desk.move("SHOP-1", Stage.ANALYSIS)
         with desk.database.write() as tx:
             tasks.set_head(tx, task.id, Sha("b" * 40))
@@ -346,7 +346,7 @@ class TestDeciding:
     def test_a_freeze_is_lent_to_a_task(self, shop: Here, orch: Orch) -> None:
         shop("task", "add", "x")
         shop("task", "add", "The fix")
-        desk: Desk = desk_at(orch.home)
+        desk: Desk = orch.desk()
         desk.freeze("SHOP-1", "broken")
         desk.database.close()
         said = shop("unfreeze", "shop", "--for", "shop-2", "--json")
@@ -359,7 +359,7 @@ class TestDeciding:
 
     def test_a_freeze_is_lifted_once(self, shop: Here, orch: Orch) -> None:
         shop("task", "add", "x")
-        desk: Desk = desk_at(orch.home)
+        desk: Desk = orch.desk()
         desk.freeze("SHOP-1", "broken")
         desk.database.close()
         assert "broken" in shop("queue").out
@@ -406,6 +406,7 @@ class TestState:
             False,
         )
 
+    @pytest.mark.of_the_file
     def test_a_write_protected_folder_is_named(self, shop: Here, orch: Orch) -> None:
         orch.home.chmod(0o500)
         try:
@@ -423,6 +424,7 @@ class TestState:
         assert code == 3, err
         assert f"{orch.home} cannot be read" in err and "ORCH_HOME" in err
 
+    @pytest.mark.of_the_file
     def test_a_file_that_is_no_database_is_refused(self, here: Here, orch: Orch) -> None:
         orch.home.mkdir(mode=0o700)
         (orch.home / "orchestrator.db").write_bytes(b"no database" * 500)

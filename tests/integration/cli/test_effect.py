@@ -2,12 +2,11 @@
 
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.stage import Stage
-from tests.fixtures_desk import desk_at
 from tests.fixtures_orch import Here, Orch
 
 
 def _unsettled(orch: Orch) -> None:
-    desk = desk_at(orch.home)
+    desk = orch.desk()
     desk.repository()
     desk.file()
     desk.move("SHOP-1", Stage.DEPLOY_STAGING)
@@ -27,7 +26,7 @@ class TestListing:
         assert [e["name"] for e in here("effect", "list", "--json").data["effects"]] == ["merge_pr"]
 
     def test_says_when_there_is_none(self, here: Here, orch: Orch) -> None:
-        desk_at(orch.home).database.close()
+        orch.desk().database.close()
         assert "Every effect is settled" in here("effect", "list").out
         assert here("effect", "list", "--task", "SHOP-9").code == 2
 

@@ -1,8 +1,5 @@
 """``orch lease``, and that processes with other switches do not run beside each other."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from orchestrator.runtime.process import SystemProcesses
@@ -17,17 +14,10 @@ def shop(here: Here, orch: Orch) -> Here:
     return here
 
 
-def write(orch: Orch, statement: str, *values: object) -> None:
-    """Past the product, as a person with a SQLite shell would."""
-    with closing(sqlite3.connect(orch.home / "orchestrator.db")) as connection, connection:
-        connection.execute(statement, values)
-
-
 def living_process(orch: Orch, switches: str) -> None:
     """The process of this test on the list."""
     me = SystemProcesses().own()
-    write(
-        orch,
+    orch.shell(
         "INSERT INTO processes VALUES ('other', '', ?, ?, ?, ?, 'serve', ?, '', '2126-01-05T10:00:00.000000Z')",
         me.machine_boot_id,
         me.pid_namespace,
@@ -39,8 +29,7 @@ def living_process(orch: Orch, switches: str) -> None:
 
 def leased(orch: Orch) -> None:
     living_process(orch, "transition_lease=on repos=*")
-    write(
-        orch,
+    orch.shell(
         "INSERT INTO transition_lease (task_id, owner, owner_pid, owner_boot_id, stage, acquired_at) "
         "VALUES (1, 'monitor', 4711, 'other', 'created', '2026-01-05 10:00:00')",
     )
@@ -57,6 +46,7 @@ def test_a_lease_is_listed_with_its_age_and_its_owners_liveness(shop: Here, orch
     assert holder["age_s"] > 0
 
 
+@pytest.mark.of_the_file  # on a server nothing starts beside a living process
 def test_a_lease_is_taken_from_its_living_owner(shop: Here, orch: Orch) -> None:
     leased(orch)
     said = shop("lease", "release", "shop-1", "--reason", "it hangs", "--as", "Ann")
@@ -89,6 +79,7 @@ def test_where_nobody_owns_a_task_this_is_said(shop: Here) -> None:
     assert shop("lease", "release", "SHOP-1").code == 2  # without a reason
 
 
+@pytest.mark.of_the_file  # on a server nothing starts beside a living process
 def test_nothing_starts_beside_a_living_process_with_other_switches(shop: Here, orch: Orch) -> None:
     living_process(orch, "transition_lease=off repos=*")
     for command in (("serve",), ("unfreeze", "shop")):
@@ -107,7 +98,7 @@ def test_what_is_out_of_scope_is_said(shop: Here, monkeypatch: pytest.MonkeyPatc
 
 
 def test_why_says_that_an_epoch_is_not_believed(shop: Here, orch: Orch) -> None:
-    write(orch, "UPDATE transition_epoch SET epoch = ?", 2**63 - 1)
+    orch.shell("UPDATE transition_epoch SET epoch = ?", 2**63 - 1)
     said = shop("why", "SHOP-1")
     assert said.code == 0
     assert f"waits for a person: its epoch is {2**63 - 1}" in said.out
@@ -115,7 +106,7 @@ def test_why_says_that_an_epoch_is_not_believed(shop: Here, orch: Orch) -> None:
 
 def test_the_queue_says_what_waits_to_be_sent_and_what_was_given_up(shop: Here, orch: Orch) -> None:
     assert "Outbox: 1 waiting, 0 parked, the oldest for " in shop("queue").out  # the ticket's own state
-    write(orch, "UPDATE outbox SET parked_at = '2026-01-05T10:00:00.000000Z'")
+    orch.shell("UPDATE outbox SET parked_at = '2026-01-05T10:00:00.000000Z'")
     assert "Outbox: 0 waiting, 1 parked\n" in shop("queue").out
     assert shop("queue", "--json").data["outbox"] == {"waiting": 0, "parked": 1, "oldest": None}
 

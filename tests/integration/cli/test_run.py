@@ -1,12 +1,11 @@
 """`orch run`: real processes, a real repository, the whole pipeline with the scripted agent."""
 
 import signal
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures_db import NO_TABLE
 from tests.fixtures_git import Hand
 from tests.fixtures_orch import CONFIG, Orch, ended
 from tests.waiting import wait_until
@@ -161,16 +160,12 @@ class TestInterrupted:
 
 
 def _stage(orch: Orch) -> str | None:
-    """Read from the file: asking a command again and again would take the time that the service needs."""
-    database = orch.home / "orchestrator.db"
-    if not database.exists():
+    """Read from the database: asking a command again and again would take the time that the service needs."""
+    try:
+        rows = orch.shell("SELECT stage FROM tasks")
+    except NO_TABLE:  # being made
         return None
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
-        try:
-            row = connection.execute("SELECT stage FROM tasks").fetchone()
-        except sqlite3.OperationalError:  # being made
-            return None
-    return str(row[0]) if row else None
+    return str(rows[0][0]) if rows else None
 
 
 def _supervisors(orch: Orch) -> list[str]:

@@ -6,7 +6,6 @@ import pytest
 
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from tests.fixtures_desk import desk_at
 from tests.fixtures_orch import CONFIG, Orch, ended
 
 NO_AGENT = CONFIG.replace('kind = "scripted"', 'kind = "command"\ncommand = ["/nonexistent/agent"]')
@@ -70,7 +69,7 @@ def test_after_a_broken_merge_the_guide_is_named_and_no_cancel(orch: Orch) -> No
     hand = orch.checkout()
     assert orch("init", cwd=hand.folder).code == 0
     assert orch("task", "add", "Ship it", cwd=hand.folder).code == 0
-    desk = desk_at(orch.home)
+    desk = orch.desk()
     desk.move("SHOP-1", Stage.DEPLOY)
     desk.hold("SHOP-1", Hold.ESCALATED, "production did not come back")
     desk.freeze("SHOP-1", "production did not come back")

@@ -72,10 +72,11 @@ def test_a_rejected_development_comes_back_and_is_delivered(main_job: MainJob) -
     assert not main_job.left_running(story)
 
 
-def test_a_rate_limit_parks_the_job_and_costs_no_attempt(tmp_path: Path) -> None:
+def test_a_rate_limit_parks_the_job_and_costs_no_attempt(tmp_path: Path, main_job_url: str | None) -> None:
     # Between the developer's second file and its commit; the program itself tries twice.
     limited = shipped_with(tmp_path / "faults", JobKind.DEVELOPER, LIMIT, LIMIT, at=2)
-    with MainJob(tmp_path, [limited], {"CLAUDE_CODE_MAX_RETRIES": "1"}) as main_job:
+    more = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+    with MainJob(tmp_path, [limited], more, database_url=main_job_url) as main_job:
         story = main_job.deliver(TITLE)
         assert story.task.stage is Stage.DONE, main_job.said
         developers = [run for kind, run in story.runs if kind is JobKind.DEVELOPER]
@@ -88,11 +89,11 @@ def test_a_rate_limit_parks_the_job_and_costs_no_attempt(tmp_path: Path) -> None
 
 
 def test_a_refused_key_calls_a_person_and_is_not_tried_again(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, main_job_url: str | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     refused = {"error": 401, "message": "invalid x-api-key"}
     scenarios = shipped_with(tmp_path / "faults", JobKind.ANALYST, *[refused] * 50)
-    with MainJob(tmp_path, [scenarios]) as main_job:
+    with MainJob(tmp_path, [scenarios], database_url=main_job_url) as main_job:
         before = main_job.main()
         story = main_job.deliver(TITLE)
         assert story.task.hold is Hold.ESCALATED

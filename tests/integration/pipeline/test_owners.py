@@ -1,12 +1,12 @@
 """Owners that live: long work and a lost heartbeat are no death (cases 2 and 4)."""
 
-import sqlite3
 import threading
 from datetime import timedelta
 
 import pytest
 
 from orchestrator.db import leases
+from orchestrator.domain.errors import DatabaseError
 from orchestrator.wiring import App
 from tests.fixtures_pipeline import Build
 from tests.waiting import PATIENCE_S, wait_until
@@ -44,7 +44,7 @@ def test_one_lost_heartbeat_costs_nothing(pipeline: Build) -> None:
 
     def fail() -> None:
         lost.append(True)
-        raise sqlite3.OperationalError("database is locked")
+        raise DatabaseError("The database refused: database is locked.")
 
     line.points.on("db.before_commit", fail)
     wait_until(lambda: lost)

@@ -25,7 +25,9 @@ from orchestrator.installation.survey import Survey, Surveyor
 from orchestrator.main import Service
 from orchestrator.runtime.waypoints import NoWaypoints
 from orchestrator.stage_engine.situation import Outcome
+from tests.fixtures_db import shell
 from tests.fixtures_pipeline import ILL, Build, Pipeline, gone
+from tests.postgres_server import dump, put_back
 from tests.waiting import wait_until
 
 DATABASE = "orchestrator.db"
@@ -34,7 +36,10 @@ JOURNALS = ("agents", "checks", "builds", "deploys")
 
 
 def backup(line: Pipeline, to: Path) -> Path:
-    """A copy of the database as SQLite's own backup makes it, whether the service runs or not."""
+    """A copy of the database as its own means make it, whether the service runs or not."""
+    if line.database_url is not None:
+        dump(line.database_url, to)
+        return to
     with closing(sqlite3.connect(line.home / DATABASE)) as source, closing(sqlite3.connect(to)) as target:
         source.backup(target)
     return to
@@ -43,6 +48,10 @@ def backup(line: Pipeline, to: Path) -> Path:
 def restore(line: Pipeline, kept: Path) -> None:
     """Stop the service and put the copy in the database's place."""
     line.stop()
+    if line.database_url is not None:
+        put_back(line.database_url, kept)
+        shell(line.database_url, "DELETE FROM processes")  # the copy's is this very one, which has not ended
+        return
     for file in line.home.glob(f"{DATABASE}-*"):
         file.unlink()
     shutil.copy(kept, line.home / DATABASE)
@@ -192,7 +201,8 @@ def test_of_a_database_and_its_copy_only_one_acts(pipeline: Build, tmp_path: Pat
     line.started(item, "tester")
     copy = pipeline()
     copy.home.mkdir(parents=True)
-    backup(line, copy.home / DATABASE)
+    kept = backup(line, tmp_path / "kept.db")
+    restore(copy, kept)
     copy.open()
     copy._service = copy._open.enter_context(_service(copy))
     assert copy.app.guard.open_repositories() == {"sample"}

@@ -1,9 +1,8 @@
 """Reviewers and testers: what their verdicts do, and what happens where they cannot be used."""
 
-import sqlite3
-
 import pytest
 
+from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import Build
@@ -153,7 +152,7 @@ def test_document_outlives_a_commit_that_fails_while_it_is_taken_over(pipeline: 
     line = pipeline(staging=True).start()
 
     def fail() -> None:
-        raise sqlite3.OperationalError("disk I/O error")
+        raise DatabaseError("The database refused: disk I/O error.")
 
     line.points.on("step.begin", lambda: line.points.on("db.before_commit", fail), step=f"record:{name}")
     item = line.add()

@@ -25,7 +25,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from tests.clock import FakeClock
 from tests.fixtures_db import REPO, Store, add_sample
-from tests.fixtures_postgres import PostgresServer
+from tests.postgres_server import PostgresServer
 from tests.postgres_wire import Wire
 from tests.waiting import wait_until
 

@@ -27,6 +27,10 @@ CREATE TABLE agent_runs (
     CHECK ((outcome IS NULL) = (finished_at IS NULL))
 );
 
+CREATE TABLE alert_channels (
+    name TEXT PRIMARY KEY
+);
+
 CREATE TABLE approvals (
     task_id  INTEGER NOT NULL REFERENCES tasks (id),
     kind     TEXT NOT NULL CHECK (kind IN ('approved', 'confirm-deploy')),
@@ -220,7 +224,7 @@ CREATE TABLE outbox (
     parked_at  TEXT,
     error      TEXT,
     created_at TEXT NOT NULL
-);
+, channel TEXT CHECK (channel IS NULL OR kind = 'alert'));
 
 CREATE TABLE outside_failures (
     task_id   INTEGER PRIMARY KEY REFERENCES tasks (id),

@@ -29,6 +29,8 @@ class Service:
             self._loop(app.guard_watch),
             self._loop(app.housekeeper),
         ]
+        if app.telegram_outbox is not None:
+            self._loops.append(self._loop(app.telegram_outbox, wake=app.wakeups.alerts))
         if app.settings.reaper_enabled:
             self._loops += [self._loop(app.reaper), self._loop(app.lease_reaper)]
         if app.settings.drift_watch_enabled:
@@ -43,6 +45,7 @@ class Service:
         app.wakeups.stopping.clear()
         self._heartbeat.start()  # as long as anything of ours may act: trust in our own leases rests on it
         app.wakeups.on_tasks(app.driver.wake)
+        app.announce_channels()  # before the guard, which may have something to say
         app.guard.start()
         requeued = app.recovery.requeue_running_jobs()
         recovered = app.recovery.recover_on_startup()

@@ -26,7 +26,7 @@ from orchestrator.daemons.recovery import Recovery
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
-from orchestrator.db import evidence
+from orchestrator.db import evidence, mail
 from orchestrator.db.counted import CountedDatabase
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
@@ -56,6 +56,8 @@ from orchestrator.installation.survey import Surveyor
 from orchestrator.launcher import Launcher
 from orchestrator.monitor import Monitor
 from orchestrator.notifications.log import LogNotifier
+from orchestrator.notifications.telegram import NAME as TELEGRAM
+from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
 from orchestrator.observability.log import configure_logging, get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
@@ -336,6 +338,31 @@ class App:
             entropy=self.entropy,
             telemetry=self.telemetry,
         )
+
+    @cached_property
+    def telegram_outbox(self) -> Outbox | None:
+        """Sends alerts to Telegram, beside the log; None where no bot is configured."""
+        settings = self.settings
+        if not settings.telegram_token or settings.telegram_chat is None:
+            return None
+        bot = TelegramSettings(
+            settings.telegram_url, settings.telegram_token, settings.telegram_chat, settings.telegram_topic
+        )
+        return Outbox(
+            self.database,
+            self.tracker,
+            TelegramNotifier(self.http, bot, self.clock, self.redactor),
+            base_url=settings.base_url,
+            interval_s=settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+            channel=TELEGRAM,
+        )
+
+    def announce_channels(self) -> None:
+        """From now on alerts are queued for what is configured."""
+        with self.database.write() as tx:
+            mail.set_channels(tx, [TELEGRAM] if self.telegram_outbox is not None else [])
 
     # --- daemons --------------------------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 import click
 
+from orchestrator.cli.channel_checks import channels
 from orchestrator.cli.checks import Finding, Level, examine
 from orchestrator.cli.desk import settings_for_command
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json, width
 from orchestrator.runtime.git import Git
+from orchestrator.runtime.http import SystemHttp
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.web.views import record
 
@@ -38,7 +40,11 @@ def command(as_json: bool) -> int:
     Ends with 1 where something has to be mended before anything works, else with 0.
     """
     processes = SystemProcesses()
-    found = list(examine(settings_for_command(), os.environ, Git(processes), processes))
+    settings = settings_for_command()
+    found = [
+        *examine(settings, os.environ, Git(processes), processes),
+        *channels(settings, SystemHttp()),
+    ]
     bad = [finding for finding in found if finding.level is Level.FAILED]
     if as_json:
         say_json({"ok": not bad, "findings": [record(finding) for finding in found]})

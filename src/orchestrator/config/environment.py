@@ -117,6 +117,13 @@ def _contradictions(settings: Settings) -> list[str]:
             f"ORCH_REAPER_FINALIZE_GRACE_S ({render_duration(settings.reaper_finalize_grace_s)}), "
             "else the backstop ends runs that their monitor may still finalise."
         )
+    if bool(settings.telegram_token) != (settings.telegram_chat is not None):
+        missing = (
+            "ORCH_TELEGRAM_CHAT"
+            if settings.telegram_token
+            else "ORCH_TELEGRAM_TOKEN or ORCH_TELEGRAM_TOKEN_FILE"
+        )
+        found.append(f"Alerts to Telegram need a bot and a chat. Set {missing}, too, or neither.")
     return found
 
 

@@ -220,6 +220,31 @@ class Settings:
         600.0,
     )
 
+    telegram_token: Secret = _setting(
+        Secret(""),
+        lambda text: Secret(values.telegram_token(text)),
+        "Token of the Telegram bot that sends alerts. Better given as a file.",
+        shown="none",
+    )
+    telegram_token_file: Path | None = _secret_file("ORCH_TELEGRAM_TOKEN")
+    telegram_chat: int | str | None = _setting(
+        None,
+        values.telegram_chat,
+        "Chat that alerts are sent to: its number, below zero for a group, or @name of a public channel or group.",
+        shown="none",
+    )
+    telegram_topic: int | None = _setting(
+        None,
+        values.whole(1, 2**31 - 1),
+        "Topic of that chat, where it is a group with topics: its message_thread_id.",
+        shown="none",
+    )
+    telegram_url: str = _setting(
+        "https://api.telegram.org",
+        values.web_address,
+        "Address of the Bot API, for a server of your own.",
+    )
+
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."
     )

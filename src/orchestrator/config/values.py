@@ -23,6 +23,9 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FULL_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_TELEGRAM_TOKEN = re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{16,100}")
+_TELEGRAM_CHAT = re.compile(r"-?[1-9][0-9]{0,17}")
+_TELEGRAM_NAME = re.compile(r"@[A-Za-z][A-Za-z0-9_]{3,63}")
 _TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
 
 _SECRETS_MAX = 10
@@ -221,6 +224,26 @@ def secrets(text: str) -> Secrets:
             f"one to {_SECRETS_MAX} secrets of at least {_TOKEN_MIN} printable ASCII characters, separated by blanks"
         )
     return found
+
+
+def telegram_token(text: str) -> str:
+    """The token of a bot, which becomes part of an address."""
+    given = text.strip()
+    if not _TELEGRAM_TOKEN.fullmatch(given):
+        raise ValueError("a bot's token as BotFather gives it: digits, a colon, letters, digits, - and _")
+    return given
+
+
+def telegram_chat(text: str) -> int | str:
+    """The number of a chat, below zero for a group, or the name of a public channel."""
+    given = text.strip()
+    if _TELEGRAM_NAME.fullmatch(given):
+        return given
+    if not _TELEGRAM_CHAT.fullmatch(given):
+        raise ValueError(
+            "the number of a chat, such as -1001234567890, or @name of a public channel or group"
+        )
+    return int(given)
 
 
 def loopback(address: str) -> bool:

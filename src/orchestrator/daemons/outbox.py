@@ -1,5 +1,6 @@
 """Sends what transitions have written: at least once, in order per task, with a stable id; a poison message parks,
-and a person is told of it."""
+and a person is told of it. Each further channel of alerts has an outbox of its own, and a thread with it, so that one
+that is slow or down holds nothing else."""
 
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ from orchestrator.db import alerts, mail, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.domain.stage import Stage
-from orchestrator.notifications.notifier import Notifier
+from orchestrator.notifications.notifier import Notifier, NotNow, Undeliverable
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.trackers.tracker import Tracker
@@ -18,6 +19,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S = 5.0
 MAX_PAUSE_S = 900.0
+MAX_WAIT_S = 3600.0  # for a channel: whatever it asks for, it is looked at again by then
 REASON_LIMIT = 500  # characters of an error in an alert
 
 
@@ -27,8 +29,6 @@ class MalformedMessage(OutsideError):
 
 class Outbox:
     """The postman."""
-
-    name = "outbox"
 
     def __init__(
         self,
@@ -40,8 +40,13 @@ class Outbox:
         interval_s: float,
         entropy: Entropy,
         telemetry: Telemetry,
+        channel: str | None = None,
     ) -> None:
-        self.interval_s = interval_s
+        """``channel``: sends nothing but the copies of alerts for it."""
+        self.name = f"outbox-{channel}" if channel else "outbox"
+        self.interval_s = interval_s  # until the next pass: what a channel asks for that takes nothing now
+        self._usual_s = interval_s
+        self._channel = channel
         self._database = database
         self._tracker = tracker
         self._notifier = notifier
@@ -50,14 +55,20 @@ class Outbox:
         self._telemetry = telemetry
 
     def run_once(self) -> dict[str, int]:
-        """Send everything that is due; a message that fails holds only its own task's later ones."""
+        """Send everything that is due; a message that fails holds only its own task's later ones. A channel that takes
+        nothing for a while ends the pass."""
         counts = {"sent": 0, "failed": 0}
+        self.interval_s = self._usual_s
         while True:
             with self._database.read() as tx:
-                due = mail.due(tx)
+                due = mail.due(tx, channel=self._channel)
             progress = 0
             for message in due:
-                sent = self._deliver(message)
+                try:
+                    sent = self._deliver(message)
+                except NotNow as error:
+                    self.interval_s = min(error.after_s, MAX_WAIT_S)
+                    return counts
                 counts["sent" if sent else "failed"] += 1
                 progress += sent
             if not progress:
@@ -66,12 +77,20 @@ class Outbox:
     def _deliver(self, message: mail.OutgoingMessage) -> bool:
         try:
             self._send(message)
+        except NotNow:
+            raise
         except OrchestratorError as error:
             pause = min(FIRST_PAUSE_S * 2**message.attempts, MAX_PAUSE_S)
             with self._database.write() as tx:
-                found = mail.failed(tx, message, str(error)[:2000], self._entropy.jitter(pause))
+                found = mail.failed(
+                    tx,
+                    message,
+                    str(error)[:2000],
+                    self._entropy.jitter(pause),
+                    for_good=isinstance(error, Undeliverable),
+                )
                 if found.parked:
-                    alerts.parked(tx, message, str(error)[:REASON_LIMIT], found.work_item)
+                    alerts.parked(tx, message, str(error)[:REASON_LIMIT], found.work_item or _about(message))
             metric = Metric.MESSAGES_PARKED if found.parked else Metric.MESSAGES_FAILED
             self._telemetry.count(metric, message.channel)
             log.warning(
@@ -94,7 +113,7 @@ class Outbox:
         if not isinstance(payload, Mapping):  # the schema asks for JSON, not for an object
             raise MalformedMessage(f"The message {message.stable_id} holds no fields.")
         if message.kind == "alert":
-            work_item = str(payload["work_item"]) if payload.get("work_item") else None
+            work_item = _about(message)
             url = f"{self._base_url}/board/{work_item}" if work_item and self._base_url else None
             self._notifier.send(
                 _text(payload, "text"), work_item=work_item, url=url, message_id=message.stable_id
@@ -108,6 +127,13 @@ class Outbox:
             self._tracker.show_stage(task, _stage(payload), message.stable_id)
         else:
             self._tracker.comment(task, _text(payload, "text"), message.stable_id)
+
+
+def _about(message: mail.OutgoingMessage) -> str | None:
+    """The work item that an alert says it is about."""
+    payload: object = message.payload
+    named = payload.get("work_item") if isinstance(payload, Mapping) else None
+    return str(named) if named else None
 
 
 def _text(payload: Mapping[str, object], name: str) -> str:

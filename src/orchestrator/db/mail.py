@@ -1,7 +1,7 @@
 """Messages in and out. In: committed before acknowledged, deduplicated. Out: written in the transition's own commit."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from orchestrator.db.database import Row, Tx
@@ -31,11 +31,12 @@ class OutgoingMessage:
     kind: str
     payload: Mapping[str, object]
     attempts: int
+    copy_for: str | None = None  # the further channel that this copy of an alert is for
 
     @property
     def channel(self) -> str:
-        """``alert`` or ``tracker``."""
-        return self.kind.partition(".")[0]
+        """``alert`` or ``tracker``, or the channel of a copy."""
+        return self.copy_for or self.kind.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +136,28 @@ def send(tx: Tx, kind: str, stable_id: str, payload: Mapping[str, object], *, ta
     return queued == 1
 
 
+def copy_to_channels(tx: Tx, stable_id: str) -> None:
+    """Give each further channel a copy of an alert, in the commit that queues the alert. A copy belongs to no task, so
+    that it waits for nothing else and nothing waits for it."""
+    tx.execute("mail.copy_to_channels", stable_id=stable_id)
+
+
+def set_channels(tx: Tx, names: Collection[str]) -> None:
+    """From now on alerts are copied to these; what is queued already stays as it is."""
+    for row in tx.all("mail.channels"):
+        if row["name"] not in names:
+            tx.execute("mail.remove_channel", name=row["name"])
+    for name in sorted(names):
+        tx.execute("mail.add_channel", name=name)
+
+
 def known(tx: Tx, stable_id: str) -> bool:
     """Whether this very message has been queued, be it sent or not."""
     return tx.one("mail.known", stable_id=stable_id) is not None
 
 
-def due(tx: Tx, *, limit: int = 50) -> list[OutgoingMessage]:
-    """What may be sent now: the oldest unsent message of each task."""
+def due(tx: Tx, *, channel: str | None = None, limit: int = 50) -> list[OutgoingMessage]:
+    """What may be sent now: the oldest unsent message of each task; of a further channel its copies of alerts."""
     return [
         OutgoingMessage(
             row["id"],
@@ -150,8 +166,9 @@ def due(tx: Tx, *, limit: int = 50) -> list[OutgoingMessage]:
             row["kind"],
             json.loads(row["payload"]),
             row["attempts"],
+            row["channel"],
         )
-        for row in tx.all("mail.due", limit=limit)
+        for row in tx.all("mail.due", channel=channel, limit=limit)
     ]
 
 
@@ -160,10 +177,14 @@ def sent(tx: Tx, message: OutgoingMessage) -> None:
     tx.execute("mail.sent", outbox_id=message.outbox_id)
 
 
-def failed(tx: Tx, message: OutgoingMessage, error: str, delay_s: float) -> Unsent:
-    """A message could not be sent: later, or parked after :data:`MAX_ATTEMPTS`."""
+def failed(tx: Tx, message: OutgoingMessage, error: str, delay_s: float, *, for_good: bool = False) -> Unsent:
+    """A message could not be sent: later, or parked after :data:`MAX_ATTEMPTS`, at once where it is ``for_good``."""
     row = tx.one(
-        "mail.failed", outbox_id=message.outbox_id, error=error, delay_s=delay_s, max_attempts=MAX_ATTEMPTS
+        "mail.failed",
+        outbox_id=message.outbox_id,
+        error=error,
+        delay_s=delay_s,
+        max_attempts=1 if for_good else MAX_ATTEMPTS,
     )
     return Unsent(row["parked_at"] is not None, row["work_item"]) if row else Unsent(False, None)
 

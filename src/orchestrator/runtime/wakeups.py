@@ -13,6 +13,7 @@ class Wakeups:
     def __init__(self) -> None:
         self.queue = threading.Event()  # the job queue may have something
         self.outbox = threading.Event()  # a message may be waiting
+        self.alerts = threading.Event()  # an alert may be waiting for a further channel
         self.inbox = threading.Event()  # something has arrived, or its task may have become free
         self.stopping = threading.Event()  # the service ends: nobody waits for anything outside any more
         self._lock = threading.Lock()
@@ -32,6 +33,7 @@ class Wakeups:
         """A commit may have left work of any kind."""
         self.queue.set()
         self.outbox.set()
+        self.alerts.set()
         self.inbox.set()
 
     def register_stop(self, job_id: int, stop: Callable[[str], None]) -> None:

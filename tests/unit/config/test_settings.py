@@ -193,6 +193,14 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_SELF_REPO", "a,b", "expected the name of a repository"),
         ("ORCH_BUILD_SHA", "abc123", "a full SHA: 40 or 64"),
         ("ORCH_SELF_REPO", "*", "expected the name of a repository"),
+        ("ORCH_TELEGRAM_CHAT", "somewhere", "the number of a chat"),
+        ("ORCH_TELEGRAM_CHAT", "0", "the number of a chat"),
+        ("ORCH_TELEGRAM_CHAT", "5", "Set ORCH_TELEGRAM_TOKEN or ORCH_TELEGRAM_TOKEN_FILE, too, or neither"),
+        (
+            "ORCH_TELEGRAM_TOKEN",
+            "123456:a/../../b?c=0123456789",
+            "not usable (value not shown), expected a bot's token",
+        ),
         ("ORCH_TOKEN_FILE", "/nonexistent/token", "cannot be read: No such file or directory"),
     ],
 )
@@ -304,7 +312,13 @@ def test_the_reference_describes_every_setting() -> None:
         assert doc.variable == "ORCH_" + doc.field.upper()
         assert doc.text.endswith(".") and doc.default
         assert (doc.unit == "seconds") is doc.field.endswith("_s")
-    secret = ["ORCH_TOKEN", "ORCH_PLANE_WEBHOOK_SECRET", "ORCH_GITEA_WEBHOOK_SECRET", "ORCH_GITEA_TOKEN"]
+    secret = [
+        "ORCH_TOKEN",
+        "ORCH_PLANE_WEBHOOK_SECRET",
+        "ORCH_GITEA_WEBHOOK_SECRET",
+        "ORCH_GITEA_TOKEN",
+        "ORCH_TELEGRAM_TOKEN",
+    ]
     assert [doc.variable for doc in docs if doc.secret] == secret
     assert {f"{name}_FILE" for name in secret} <= {doc.variable for doc in docs}
 

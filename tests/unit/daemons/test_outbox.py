@@ -1,5 +1,6 @@
 """The postman: what cannot be understood fails like what cannot be sent, and holds up nobody for ever."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 from orchestrator.daemons.outbox import Outbox
 from orchestrator.db import alerts, mail
 from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.task import Task
 from orchestrator.notifications.log import LogNotifier
-from orchestrator.notifications.notifier import Notifier
+from orchestrator.notifications.notifier import Notifier, NotNow, Undeliverable
 from orchestrator.observability.log import get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Metric, Telemetry
@@ -111,6 +113,132 @@ def test_what_lies_there_is_counted(store: Store, tmp_path: Path) -> None:
         store.clock.advance(3600)
         outbox.run_once()
     assert lying_there(store) == mail.Lying(0, 1, None)
+
+
+class Further:
+    """A further channel; each next message meets an error, or none."""
+
+    name = "further"
+
+    def __init__(self, *errors: OutsideError | None) -> None:
+        self.errors, self.sent = list(errors), list[str]()
+
+    def send(self, text: str, *, work_item: str | None, url: str | None, message_id: str) -> None:
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        self.sent.append(text)
+
+
+def further(store: Store, home: Path, channel: Further, telemetry: Telemetry) -> Outbox:
+    """Its own outbox; from now on alerts are queued for it."""
+    with store.database.write() as tx:
+        mail.set_channels(tx, ["further"])
+    return Outbox(
+        store.database,
+        LocalTracker(home, SystemClock(), Redactor()),
+        channel,
+        base_url="",
+        interval_s=1.0,
+        entropy=SystemEntropy(),
+        telemetry=telemetry,
+        channel="further",
+    )
+
+
+def called(store: Store, text: str, task: Task | None = None) -> None:
+    with store.database.write() as tx:
+        alerts.call(
+            tx, text, text, task_id=task.id if task else None, work_item=task.work_item if task else None
+        )
+
+
+class TestFurtherChannels:
+    def test_each_channel_gets_each_alert_once(self, store: Store, tmp_path: Path) -> None:
+        called(store, "before there was one")
+        first = postman(store, tmp_path, Mute("$^"), telemetry := Telemetry())
+        second = further(store, tmp_path, channel := Further(), telemetry)
+        for _ in range(2):
+            called(store, "production is ill")
+        for outbox in (second, first, second, first):
+            outbox.run_once()
+        assert first._notifier.sent == ["before there was one", "production is ill"]  # type: ignore[attr-defined]
+        assert channel.sent == ["production is ill"]
+        assert telemetry.snapshot()[Metric.MESSAGES_SENT] == {"alert": 2, "further": 1}
+
+    def test_an_alert_that_is_not_stored_is_copied_to_nobody(self, store: Store, tmp_path: Path) -> None:
+        second = further(store, tmp_path, Further(), Telemetry())
+        with pytest.raises(LookupError), store.database.write() as tx:
+            alerts.call(tx, "ill", "health")
+            raise LookupError
+        assert second.run_once() == {"sent": 0, "failed": 0}
+        assert store.rows("SELECT * FROM outbox") == []
+
+    @pytest.mark.parametrize("down", ["first", "second"])
+    def test_one_that_is_down_neither_holds_nor_repeats_the_other(
+        self, store: Store, tmp_path: Path, down: str
+    ) -> None:
+        log = Mute("." if down == "first" else "$^")
+        first = postman(store, tmp_path, log, Telemetry())
+        errors = [OutsideError("It is down.")] * 5 if down == "second" else []
+        second = further(store, tmp_path, channel := Further(*errors), Telemetry())
+        called(store, "ill")
+        for _ in range(5):
+            store.clock.advance(3600)
+            first.run_once()
+            second.run_once()
+        assert (log.sent, channel.sent) == (([], ["ill"]) if down == "first" else (["ill"], []))
+
+    def test_a_copy_waits_for_nothing_else_of_its_task(self, store: Store, tmp_path: Path) -> None:
+        """A tracker that is down must not keep people from hearing of it."""
+        second = further(store, tmp_path, channel := Further(), Telemetry())
+        task = store.new_task()
+        with store.database.write() as tx:
+            mail.send(tx, "tracker.comment", "stuck", {"text": "x"}, task_id=task.id)
+        called(store, "ill", task)
+        second.run_once()
+        assert channel.sent == ["ill"]
+
+    def test_not_now_ends_the_pass_and_costs_no_attempt(self, store: Store, tmp_path: Path) -> None:
+        second = further(
+            store, tmp_path, channel := Further(None, NotNow("later", after_s=37.0)), Telemetry()
+        )
+        for text in ("one", "two", "three"):
+            called(store, text)
+        assert second.run_once() == {"sent": 1, "failed": 0}
+        assert second.interval_s == 37.0
+        assert [row["attempts"] for row in store.rows("SELECT attempts FROM outbox")] == [0] * 6
+        second.run_once()
+        assert (channel.sent, second.interval_s) == (["one", "two", "three"], 1.0)
+
+    def test_what_will_never_be_taken_is_parked_at_once_and_told_by_the_others(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        first = postman(store, tmp_path, log := Mute("$^"), telemetry := Telemetry())
+        refused = Undeliverable("The bot was kicked.")
+        second = further(store, tmp_path, Further(*[refused] * 9), telemetry)
+        called(store, "ill", task := store.new_task())
+        for _ in range(3):
+            store.clock.advance(3600)
+            second.run_once()
+            first.run_once()
+        ill, told = log.sent
+        assert ill == "ill"
+        assert re.match(r"A message \(alert for further, outbox \d+\) was tried once and is parked: ", told)
+        assert told.endswith("The bot was kicked. It said: ill")
+        rows = store.rows(
+            "SELECT payload FROM outbox WHERE stable_id LIKE 'alert:parked%' AND channel IS NULL"
+        )
+        assert [json.loads(row["payload"])["work_item"] for row in rows] == [task.work_item]
+        assert telemetry.snapshot()[Metric.MESSAGES_PARKED] == {"further": 2}
+
+    def test_a_channel_that_is_taken_out_gets_no_more(self, store: Store, tmp_path: Path) -> None:
+        second = further(store, tmp_path, channel := Further(), Telemetry())
+        with store.database.write() as tx:
+            mail.set_channels(tx, [])
+        called(store, "ill")
+        second.run_once()
+        assert channel.sent == []
 
 
 @pytest.mark.parametrize(("kind", "payload"), MALFORMED)

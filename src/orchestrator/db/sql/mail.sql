@@ -31,12 +31,27 @@ VALUES (CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted FROM instal
         :task_id, :kind, :payload, utc_now())
 ON CONFLICT (stable_id) DO NOTHING;
 
+-- name: copy_to_channels
+INSERT INTO outbox (stable_id, kind, payload, created_at, channel)
+SELECT stable_id || '#' || name, kind, payload, created_at, name FROM outbox, alert_channels
+WHERE stable_id = CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted FROM installation WHERE one = 1), '');
+
+-- name: add_channel
+INSERT INTO alert_channels (name) VALUES (:name) ON CONFLICT DO NOTHING;
+
+-- name: channels
+SELECT name FROM alert_channels ORDER BY name LIMIT 100;
+
+-- name: remove_channel
+DELETE FROM alert_channels WHERE name = :name;
+
 -- name: known
 SELECT 1 FROM outbox
 WHERE stable_id = CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted FROM installation WHERE one = 1), '');
 
 -- name: due
-SELECT * FROM outbox AS due WHERE sent_at IS NULL AND parked_at IS NULL AND (not_before IS NULL OR not_before <= utc_now())
+SELECT * FROM outbox AS due
+WHERE sent_at IS NULL AND parked_at IS NULL AND channel IS :channel AND (not_before IS NULL OR not_before <= utc_now())
   AND NOT EXISTS (SELECT 1 FROM outbox AS earlier WHERE earlier.task_id = due.task_id AND earlier.id < due.id
                   AND earlier.sent_at IS NULL AND earlier.parked_at IS NULL)
 ORDER BY id LIMIT :limit;

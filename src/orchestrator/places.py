@@ -70,6 +70,10 @@ class Folders:
         """A folder for each process that has made any."""
         return self.home / "checkouts"
 
+    def mirror(self, name: str) -> Path:
+        """Our copy of what a repository's forge elsewhere has; it can be made anew from there."""
+        return self.home / "mirrors" / f"{name}.git"
+
     @property
     def logs(self) -> Path:
         """Logs of checks and builds."""

@@ -89,6 +89,8 @@ class Repositories:
     def register_gitea(self, full_name: str, *, name: str, prefix: str) -> repositories.Repository:
         """Register a repository at the configured Gitea or Forgejo, ``full_name`` being its ``owner/name`` there.
 
+        It is read once, so that whoever looks at our copy of it finds something.
+
         :raises ConfigError: it cannot be worked on, or name or prefix cannot be used.
         :raises RequestRefused: the prefix or the repository is taken.
         :raises AuthorityUnreachable: the server cannot be asked.
@@ -101,6 +103,13 @@ class Repositories:
             same = repositories.by_address(tx, GITEA, [location])
         if same is not None:
             raise RequestRefused(f"{location} is registered as {same.name} already.")
+        forge = self._gitea.open(RepoName(name), location, self._folders.mirror(name))
+        forge.git.mirror.look()
+        if forge.tip(forge.default_branch) is None:
+            raise ConfigError(
+                f"{location} has no commit on {forge.default_branch} yet; nothing was registered.",
+                hint="Push one.",
+            )
         return self._added(repositories.Repository(RepoName(name), GITEA, location, prefix))
 
     def _known(self, name: str, prefix: str) -> repositories.Repository | None:
@@ -148,8 +157,7 @@ class Repositories:
         forge: Forge
         access: GitAccess | None = None
         if known.forge == GITEA:
-            mirror = self._folders.home / "forges" / f"{known.name}.git"
-            forge = remote = self._gitea.open(known.name, known.location, mirror)
+            forge = remote = self._gitea.open(known.name, known.location, self._folders.mirror(known.name))
             access = remote.git.mirror.access
         else:
             forge = self._local(known)

@@ -26,6 +26,8 @@ class Description:
         known = {p["name"]: p for p in map(self._resolved, wanted.get("parameters", []))}
         unknown = set(query) - {name for name, p in known.items() if p["in"] == "query"}
         assert not unknown, f"{self.name}: {method} {path} has no parameter {sorted(unknown)}"
+        for name, value in query.items():
+            assert value in known[name].get("enum", [value]), f"{self.name}: {method} {path}: {name}={value}"
         described = next((p for p in known.values() if p["in"] == "body"), None)
         if body is None:
             return

@@ -12,11 +12,14 @@ from itertools import islice
 from pathlib import Path
 
 from orchestrator.cli.desk import Desk
+from orchestrator.config.environment import load_settings
 from orchestrator.domain.errors import ConfigError, GitError, OutsideError, RequestRefused
 from orchestrator.domain.ids import RepoName
+from orchestrator.places import Folders
 from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest, tells
 from orchestrator.repo_config.loader import parse_repo_config
 from orchestrator.repo_config.records import RepoConfig
+from orchestrator.repositories import LOCAL
 from orchestrator.rules.names import slug, usable_prefix, usable_repository_name
 from orchestrator.runtime.files import read_bounded
 from orchestrator.runtime.git import Git
@@ -49,12 +52,25 @@ class Registered:
 
     name: RepoName
     prefix: str
-    location: Path  # its forge
+    location: Path  # its forge's bare repository, or our copy of what a forge elsewhere has
+    address: str  # of its forge, for git
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its forge is a server."""
+        return self.address != str(self.location)
 
     @classmethod
     def of(cls, row: Plain) -> "Registered":
-        """From the desk's answer."""
-        return cls(RepoName(str(row["name"])), str(row["prefix"]), Path(str(row["location"])))
+        """From the desk's answer.
+
+        :raises ConfigError: the settings cannot be used.
+        """
+        name, address = RepoName(str(row["name"])), str(row["location"])
+        place = (
+            Path(address) if row["forge"] == LOCAL else Folders(load_settings(os.environ).home).mirror(name)
+        )
+        return cls(name, str(row["prefix"]), place, address)
 
 
 def look_at(git: Git, folder: Path) -> Checkout:
@@ -154,7 +170,7 @@ def find_registered(git: Git, checkout: Checkout, known: Iterable[Registered]) -
     remote = url.stdout.decode("utf-8", "surrogateescape").strip()
     candidates = list(known)
     for one in candidates:
-        if remote and Path(remote) == one.location:
+        if remote and (remote == one.address or Path(remote) == one.location):
             return one
     roots = _roots(git, checkout.top, checkout.tip)
     for one in candidates:
@@ -164,8 +180,16 @@ def find_registered(git: Git, checkout: Checkout, known: Iterable[Registered]) -
     return None
 
 
-def register(desk: Desk, git: Git, checkout: Checkout, name: str | None, prefix: str | None) -> Registered:
-    """Register the checkout under a name and prefix that are free.
+def register(
+    desk: Desk,
+    git: Git,
+    checkout: Checkout,
+    name: str | None,
+    prefix: str | None,
+    *,
+    gitea: str | None = None,
+) -> Registered:
+    """Register the checkout, or its repository ``gitea`` at the server, under a name and prefix that are free.
 
     :raises RequestRefused: the name or prefix asked for belongs to another repository.
     """
@@ -183,14 +207,14 @@ def register(desk: Desk, git: Git, checkout: Checkout, name: str | None, prefix:
     elif not usable_prefix(wanted) or wanted in prefixes:
         why = "numbers another repository's tasks" if wanted in prefixes else "is no usable prefix"
         raise RequestRefused(f"The prefix {prefix[:60]!r} {why}.", hint="A letter, then letters or digits.")
-    return Registered.of(desk.register(checkout.top, chosen, wanted))
+    return Registered.of(desk.register(checkout.top, chosen, wanted, gitea=gitea))
 
 
 def settle(git: Git, checkout: Checkout, at: Registered) -> list[str]:
     """Make checkout and forge know each other's place and commits; what was done for that, and what was not."""
     told = []
     if point_remote(git, checkout, at):
-        told.append(f"The git remote `{REMOTE}` names its forge: {at.location}")
+        told.append(f"The git remote `{REMOTE}` names its forge: {at.address}")
     pushed = bring_up_to_date(git, checkout, at)
     if pushed:
         told.append(pushed)
@@ -202,10 +226,10 @@ def settle(git: Git, checkout: Checkout, at: Registered) -> list[str]:
 def point_remote(git: Git, checkout: Checkout, at: Registered) -> bool:
     """Let the checkout's remote ``orch`` name the forge; True where that had to be changed."""
     shown = git.run(["config", "--get", f"remote.{REMOTE}.url"], cwd=checkout.top, check=False)
-    if shown.stdout.decode("utf-8", "surrogateescape").strip() == str(at.location):
+    if shown.stdout.decode("utf-8", "surrogateescape").strip() == at.address:
         return False
     act = "set-url" if shown.returncode == 0 else "add"
-    git.run(["remote", act, REMOTE, str(at.location)], cwd=checkout.top)
+    git.run(["remote", act, REMOTE, at.address], cwd=checkout.top)
     return True
 
 
@@ -217,6 +241,8 @@ def bring_up_to_date(git: Git, checkout: Checkout, at: Registered) -> str:
     if ours is None or ours == theirs:
         return ""
     if theirs is None or _is_ancestor(git, checkout.top, theirs, ours):
+        if at.elsewhere:  # with a person's own rights there, by the person
+            return f"The forge lacks commits of your {branch}: `git push {REMOTE} {branch}`."
         try:
             git.run(
                 ["push", "-q", "--", str(at.location), f"{HEADS}{branch}:{HEADS}{branch}"],

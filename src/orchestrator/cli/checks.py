@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.agents.adapters import AGENTS
 from orchestrator.cli.checkout import CONFIG_FILE, Registered, config_on_main, default_branch
+from orchestrator.cli.forge_copy import refresh
 from orchestrator.cli.missing_config import has_config, lacks_commit, lacks_config
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
@@ -19,6 +20,7 @@ from orchestrator.domain.errors import GitError, OrchestratorError
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.process import Processes
+from orchestrator.web import views
 from orchestrator.wiring import open_readonly
 
 GIB = 1024**3
@@ -121,9 +123,7 @@ def _repositories(
             hint = "`orch init` in a repository registers it."
             return [Finding(Level.NOTE, "repositories", "none is registered yet", hint)], {}
         with open_readonly(settings, environ) as app:
-            known = [
-                Registered(one.name, one.prefix, Path(one.location)) for one in app.operations.repositories()
-            ]
+            known = [Registered.of(views.record(one)) for one in app.operations.repositories()]
     except OrchestratorError as error:
         return [Finding(Level.FAILED, "database", error.message, error.hint)], {}
     findings = [Finding(Level.OK, "database", place_of(settings.database_url))]
@@ -137,6 +137,10 @@ def _repositories(
 
 
 def _repository(git: Git, at: Registered) -> tuple[Finding, RepoConfig | None]:
+    try:
+        refresh(git, at)
+    except OrchestratorError as error:
+        return Finding(Level.FAILED, at.name, error.message, error.hint), None
     if not at.location.is_dir():
         text = f"Its forge is gone: there is no folder {at.location}."
         hint = "Was the state folder moved or cleaned up? Restore it from a backup."

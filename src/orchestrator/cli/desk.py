@@ -78,8 +78,8 @@ class Desk(Protocol):
         """Accept a restored or copied database or forge."""
         ...
 
-    def register(self, source: Path, name: str, prefix: str) -> Plain:
-        """Register a checkout on this machine."""
+    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
+        """Register a checkout on this machine; with ``gitea`` what its ``owner/name`` at the configured server is."""
         ...
 
     def repositories(self) -> list[Plain]:
@@ -174,8 +174,10 @@ class LocalDesk:
         """Accept it."""
         return views.mapping(self._app.restore.accept(person=person, reason=reason))
 
-    def register(self, source: Path, name: str, prefix: str) -> Plain:
-        """Register a checkout."""
+    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
+        """Register a checkout, or its repository at the server."""
+        if gitea is not None:
+            return views.record(self._app.register_gitea(gitea, name=name, prefix=prefix))
         return views.record(self._app.register_repository(source, name=name, prefix=prefix))
 
     def repositories(self) -> list[Plain]:
@@ -222,13 +224,13 @@ class FirstDesk(LocalDesk):
         super().__init__(None)
         self._make = make
 
-    def register(self, source: Path, name: str, prefix: str) -> Plain:
+    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
         """Register the first repository."""
         if self._opened is None:
             self._opened, other = self._make()
             if other is not None:
-                return other.register(source, name, prefix)
-        return super().register(source, name, prefix)
+                return other.register(source, name, prefix, gitea=gitea)
+        return super().register(source, name, prefix, gitea=gitea)
 
     def repositories(self) -> list[Plain]:
         """None, before that."""

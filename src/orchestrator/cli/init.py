@@ -19,14 +19,19 @@ from orchestrator.runtime.process import Processes, SystemProcesses
 @click.argument("path", type=click.Path(path_type=Path), default=".")
 @click.option("--name", help="What to call the repository here; by default its folder's name.")
 @click.option("--prefix", help="What its task numbers begin with, such as SHOP for SHOP-1.")
+@click.option("--gitea", metavar="OWNER/NAME", help="Its name at the Gitea or Forgejo of ORCH_GITEA_URL.")
 @click.option("--check", is_flag=True, help="Run its checks once, in a clean copy of the last commit.")
 @json_option
-def command(path: Path, name: str | None, prefix: str | None, check: bool, as_json: bool) -> int:
+def command(
+    path: Path, name: str | None, prefix: str | None, gitea: str | None, check: bool, as_json: bool
+) -> int:
     """Make a repository ready: write .orchestrator.toml, register it.
 
     Looks at the repository at PATH (by default here), guesses how it checks itself, writes a commented
     .orchestrator.toml where there is none, and registers it with a local forge: a bare repository that the git remote
     `orch` then names. Calling it again changes nothing that is in order.
+
+    With --gitea its forge is the repository of that name at your Gitea or Forgejo, and `orch` names that.
 
     With --check it also runs [ci] command once as a ticket's checks will be run, and warns where it fails or tests
     nothing. That changes neither the checkout nor the exit code.
@@ -40,9 +45,9 @@ def command(path: Path, name: str | None, prefix: str | None, check: bool, as_js
         at = look.find_registered(git, found, known)
         new = at is None
         if at is not None:
-            _same(at, name, prefix)
+            _same(at, name, prefix, gitea)
         else:
-            at = look.register(desk, git, found, name, prefix)
+            at = look.register(desk, git, found, name, prefix, gitea=gitea)
     wrote = config is None
     did = _configured(found, at) if wrote else [f"{look.CONFIG_FILE} is there and in order."]
     did.append(
@@ -51,14 +56,16 @@ def command(path: Path, name: str | None, prefix: str | None, check: bool, as_js
     did += look.settle(git, found, at)
     committed = _committed(git, found)
     tried = _tried(git, processes, found) if check else None
-    steps = [] if committed else [f"Read {look.CONFIG_FILE}, then: git add {look.CONFIG_FILE} && git commit"]
+    push = f" && git push {look.REMOTE} {found.branch}" if at.elsewhere else ""
+    commit = f"git add {look.CONFIG_FILE} && git commit{push}"
+    steps = [] if committed else [f"Read {look.CONFIG_FILE}, then: {commit}"]
     steps += ["orch doctor   (looks for what will not work)", 'orch run "what you want"']
     if as_json:
         say_json(
             {
                 "repository": at.name,
                 "prefix": at.prefix,
-                "forge": str(at.location),
+                "forge": at.address,
                 "checkout": str(found.top),
                 "registered_now": new,
                 "wrote_config": wrote,
@@ -77,8 +84,8 @@ def command(path: Path, name: str | None, prefix: str | None, check: bool, as_js
     return 0
 
 
-def _same(at: look.Registered, name: str | None, prefix: str | None) -> None:
-    """A registered repository keeps its name and prefix: its tasks and its forge bear them.
+def _same(at: look.Registered, name: str | None, prefix: str | None, gitea: str | None) -> None:
+    """A registered repository keeps its name, prefix and forge: its tasks and its forge bear them.
 
     :raises RequestRefused: it is asked to be called otherwise.
     """
@@ -86,6 +93,11 @@ def _same(at: look.Registered, name: str | None, prefix: str | None) -> None:
         raise RequestRefused(
             f"This repository is registered as {at.name} with the prefix {at.prefix} already; nothing was changed.",
             hint="Its tasks and its forge bear them: leave out --name and --prefix.",
+        )
+    if gitea is not None and not at.address.lower().endswith(f"/{gitea.lower()}"):
+        raise RequestRefused(
+            f"This repository is registered with the forge {at.address} already; nothing was changed.",
+            hint="It keeps it: leave out --gitea.",
         )
 
 

@@ -96,9 +96,10 @@ class RemoteDesk:
         """Accept it."""
         return self._ask("POST", "/restore/accept", {"person": person, "reason": reason})
 
-    def register(self, source: Path, name: str, prefix: str) -> Plain:
-        """Register a checkout."""
-        return self._ask("POST", "/repositories", {"path": str(source), "name": name, "prefix": prefix})
+    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
+        """Register a checkout, or its repository at the server."""
+        place = {"path": str(source)} if gitea is None else {"gitea": gitea}
+        return self._ask("POST", "/repositories", {**place, "name": name, "prefix": prefix})
 
     def repositories(self) -> list[Plain]:
         """What is registered."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from orchestrator.cli import checkout as look
 from orchestrator.cli.desk import Desk
+from orchestrator.cli.forge_copy import refresh
 from orchestrator.domain.errors import ConfigError, NotFound, OperatorError
 from orchestrator.domain.spelling import did_you_mean
 from orchestrator.runtime.git import Git
@@ -80,12 +81,14 @@ def repository_to_run(desk: Desk, git: Git, wanted: str | None) -> tuple[look.Re
     meant = _checkout_meant(known, git, wanted)
     if meant is None:
         at = _known(known, git, wanted)
+        refresh(git, at)
     else:
         here, found = meant
         if found is None:
             found = look.register(desk, git, here, None, None)
             did.append(f"Registered as {found.name}; its tasks are {found.prefix}-1, {found.prefix}-2 …")
         at = found
+        refresh(git, at)
         did += look.settle(git, here, at)
     look.config_on_main(git, at)
     return at, did

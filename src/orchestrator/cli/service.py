@@ -65,8 +65,10 @@ def _http(app: App, service: Service, local: Secret) -> FastAPI:
     """API, board and webhooks behind one door."""
     settings = app.settings
 
-    def register(source: Path, name: str, prefix: str) -> Repository:
-        return app.register_repository(source, name=name, prefix=prefix)
+    def register(source: Path | None, gitea: str | None, name: str, prefix: str) -> Repository:
+        if gitea is not None:
+            return app.register_gitea(gitea, name=name, prefix=prefix)
+        return app.register_repository(source or Path(), name=name, prefix=prefix)
 
     api = create_api(
         app.operations,

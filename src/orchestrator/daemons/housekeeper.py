@@ -83,5 +83,4 @@ class Housekeeper:
         place = self._places.of(repo)
         place.clone.before_use()
         yield place.clone.path
-        if isinstance(place.forge, LocalForge):
-            yield place.forge.path
+        yield place.forge.path if isinstance(place.forge, LocalForge) else self._folders.mirror(repo)

@@ -18,7 +18,7 @@ from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.forges.forge import PullRequest
-from orchestrator.rules.trailers import whole_number
+from orchestrator.rules.trailers import one_line, whole_number
 from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed
 
 TIMEOUT_S = 20.0
@@ -183,7 +183,7 @@ class GiteaApi:
 
     def _read(self, told: HttpAnswer) -> Answer:
         if told.status in _MOVED:
-            to = told.headers.get("location", "another address")[:MESSAGE_LIMIT]
+            to = _plain(told.headers.get("location", "another address"))
             raise AuthorityUnreachable(
                 f"{self.server}/{self.full_name} is not there any more: the server points to {to}.",
                 hint="Was the repository renamed? Give it its old name back; its tasks then go on.",
@@ -194,11 +194,11 @@ class GiteaApi:
             )
         try:
             body = json.loads(told.body) if told.body else None
-        except ValueError:
-            return Answer(told.status, None, told.body[:MESSAGE_LIMIT].decode("utf-8", "replace"))
+        except (ValueError, RecursionError):  # an error of a proxy, or a body made to hurt
+            return Answer(told.status, None, _plain(told.body[:MESSAGE_LIMIT].decode("utf-8", "replace")))
         said = body.get("message") if isinstance(body, dict) else None
         total = whole_number(told.headers.get("x-total-count", ""))
-        return Answer(told.status, body, said[:MESSAGE_LIMIT] if isinstance(said, str) else "", total)
+        return Answer(told.status, body, _plain(said) if isinstance(said, str) else "", total)
 
     def _asked(self, path: str, query: Mapping[str, object] | None = None) -> Answer:
         return _good(self.call("GET", path, query=query), f"{self.server}/{self.full_name}")
@@ -240,7 +240,7 @@ class GiteaApi:
         state = "merged" if pull.get("merged") is True else _text(pull, "state")
         # The address is put together here: the server's own may be one that only it can reach.
         url = f"{self.server}/{self.full_name}/pulls/{number}"
-        return PullRequest(number, branch, Sha(sha), state, _text(pull, "title"), url)
+        return PullRequest(number, branch, Sha(sha), state, one_line(_text(pull, "title")), url)
 
 
 def released(version: str) -> tuple[int, ...]:
@@ -251,7 +251,7 @@ def released(version: str) -> tuple[int, ...]:
 
 def refusal(answer: Answer, what: str) -> OutsideError:
     """What a refused act is told as."""
-    said = f": {answer.message.strip()}" if answer.message.strip() else ""
+    said = f": {answer.message}" if answer.message else ""
     return OutsideError(f"The forge did not {what} ({answer.status}){said}.")
 
 
@@ -262,11 +262,16 @@ def _good(answer: Answer, what: str) -> Answer:
         HTTPStatus.NOT_FOUND: "Is it there, and may the token's user see it?",
         HTTPStatus.TOO_MANY_REQUESTS: "Something before the server limits requests; it is asked again.",
     }
-    said = f": {answer.message.strip()}" if answer.message.strip() else ""
+    said = f": {answer.message}" if answer.message else ""
     raise AuthorityUnreachable(
         f"{what} cannot be read ({answer.status}){said}.",
         hint=hints.get(HTTPStatus(answer.status), "") if answer.status in list(HTTPStatus) else "",
     )
+
+
+def _plain(text: str) -> str:
+    """A stranger's words as they may stand in a message."""
+    return one_line(text[:MESSAGE_LIMIT])
 
 
 def _mapping(value: object) -> Mapping[str, object]:

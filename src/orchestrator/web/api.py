@@ -30,7 +30,9 @@ from orchestrator.web.problems import answer_errors
 PAGE_LIMIT = 500
 PAGE = 100
 
-Register = Callable[[Path, str, str], Repository]
+Register = Callable[
+    [Path | None, str | None, str, str], Repository
+]  # checkout, or name at Gitea; name, prefix
 """Registers a checkout on this machine: its path, the repository's name, the prefix of its work items."""
 
 _Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT)]
@@ -227,8 +229,9 @@ def _metrics(api: FastAPI, operations: Operations, telemetry: Telemetry) -> None
 def _registering(api: FastAPI, register: Register) -> None:
     @api.post("/repositories", status_code=201, tags=["acting"])
     def add(wanted: Annotated[bodies.RepositoryBody, Depends(bodies.reader(bodies.RepositoryBody))]) -> Json:
-        """Register a checkout on this machine."""
-        return Json(register(Path(wanted.path), wanted.name, wanted.prefix), 201)
+        """Register a checkout on this machine, or a repository at the configured Gitea or Forgejo."""
+        path = Path(wanted.path) if wanted.path is not None else None
+        return Json(register(path, wanted.gitea, wanted.name, wanted.prefix), 201)
 
 
 def _restoring(api: FastAPI, restore: Acceptance) -> None:

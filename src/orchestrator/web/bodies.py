@@ -5,10 +5,10 @@ Deep nesting, huge numbers, NaN, broken UTF-8 and lone surrogates are bad input 
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orchestrator.domain.effect import EffectState
 from orchestrator.operations.deciding import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
@@ -75,11 +75,18 @@ class ResolutionBody(_Body):
 
 
 class RepositoryBody(_Body):
-    """``POST /repositories``: a checkout on this machine."""
+    """``POST /repositories``: a checkout on this machine, or ``owner/name`` at the configured Gitea or Forgejo."""
 
-    path: Annotated[str, Field(min_length=1, max_length=4096)]
+    path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    gitea: _Name | None = None
     name: _Name
     prefix: _Name
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.gitea is None):
+            raise ValueError("either path or gitea")
+        return self
 
 
 _B = TypeVar("_B", bound=BaseModel)

@@ -1,5 +1,6 @@
 """A ticket delivered over a Gitea: what its git and its journal of calls show of it."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.domain.task import Hold
 from orchestrator.rules.trailers import trailers
 from tests.fakes.gitea import FakeGitea, How, Repository, Style
 from tests.fixtures_git import Hand
 from tests.fixtures_gitea import NAME, repository_at
 from tests.fixtures_pipeline import Build, Pipeline
+from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -108,3 +111,70 @@ def test_a_forge_that_only_merges_gets_the_same_tree(delivery: Callable[..., Del
     assert merge == at.main != candidate.sha
     assert at.git.git("rev-parse", f"{merge}^{{tree}}") == candidate.tree
     assert at.git.git("rev-parse", f"{merge}^2") == candidate.sha
+
+
+def test_main_moves_while_the_server_merges(delivery: Callable[..., Delivery]) -> None:
+    """The candidate is the pull request's head by then: it is taken from there, and another one is made."""
+    at = delivery()
+    at.there.looks_until_checked = 0
+    held = at.server.fail("POST", r"/merge$", How.HELD)
+    line = at.line.start()
+    item = line.add()
+    assert held.reached.wait(PATIENCE_S)
+    task = line.task(item)
+    assert at.there.branch(str(task.branch)) == line.story(item).candidates[0].sha
+    line.person.git("pull", "-q", "--ff-only", str(at.there.path), "main")
+    pushed = line.person.commit("By somebody else", {"src/theirs.py": "T = 1\n"})
+    line.person.git("push", "-q", str(at.there.path), "HEAD:main")
+    held.go_on.set()
+    line.done(item)
+    _, second = line.story(item).candidates
+    assert at.main == second.sha
+    assert at.git.git("rev-parse", "main^1", "main^2").split() == [pushed, task.head_sha]
+    assert effects_of(line, item)[EffectName.MERGE_PR] == [EffectState.REVOKED, EffectState.APPLIED]
+    assert [pull.merged for pull in at.there.pulls] == [True]
+
+
+@pytest.mark.parametrize(
+    ("point", "count"),
+    [("push.after_act", 1), ("open_pr.after_act", 1), ("merge_pr.before_act", 1), ("merge_pr.after_act", 1)],
+)
+def test_killed_between_an_act_and_what_is_known_of_it(
+    delivery: Callable[..., Delivery], point: str, count: int
+) -> None:
+    at = delivery(production=True)
+    item = at.line.add()
+    at.line.stop()
+    assert at.line.child(point, count).wait(PATIENCE_S) == -signal.SIGKILL
+    line = at.line.start()
+    line.done(item)
+    [candidate] = line.story(item).candidates
+    assert at.merges() == [candidate.sha]
+    assert [pull.merged for pull in at.there.pulls] == [True]
+    assert at.asked("POST", r"/merge$").count(200) == at.asked("POST", r"/pulls$").count(201) == 1
+    assert len(line.deployed("production")) == 1
+
+
+def test_a_pull_request_that_a_person_closes_there_holds_its_task(delivery: Callable[..., Delivery]) -> None:
+    at = delivery(settings={"ORCH_RECONCILER_INTERVAL_S": "0.3"})
+    line = at.line.start()
+    line.points.on("check_testing.judged", lambda: at.server.close_by_hand(at.there, at.there.pulls[0]))
+    item = line.add()
+    task = line.held(item, Hold.BLOCKED)
+    assert "was closed by hand" in str(task.hold_reason)
+    assert at.merges() == []
+    with at.there.lock:
+        at.there.pulls[0].state = "open"
+    line.done(item)
+    assert [pull.merged for pull in at.there.pulls] == [True]
+
+
+def test_a_server_in_trouble_delays_and_doubles_nothing(delivery: Callable[..., Delivery]) -> None:
+    at = delivery(production=True, settings={"ORCH_RECONCILER_INTERVAL_S": "0.3"})
+    line = at.line.start()
+    for method in ("GET", "POST"):
+        at.server.fail(method, "", How.BEFORE, status=503, times=12)
+    item = line.add()
+    line.done(item)
+    assert len(at.merges()) == len(at.there.pulls) == len(line.deployed("production")) == 1
+    assert 503 in {call.status for call in at.server.journal.calls}

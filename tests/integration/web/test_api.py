@@ -2,15 +2,17 @@
 
 import errno
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from orchestrator.db import leases, tasks
+from orchestrator.db.repositories import Repository
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import LostRace
-from orchestrator.domain.ids import Sha
+from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
@@ -424,6 +426,30 @@ class TestRefusals:
         assert answer.status_code == 503
         assert "No space left" in answer.json()["detail"] and "secret" not in answer.text
         assert "/secret/place" in str(logged), "whoever mends it has to know where"
+
+    @pytest.mark.parametrize(
+        ("place", "status", "asked"),
+        [
+            ({"path": "/x"}, 201, (Path("/x"), None)),
+            ({"gitea": "acme/shop"}, 201, (None, "acme/shop")),
+            ({}, 400, None),
+            ({"path": "/x", "gitea": "acme/shop"}, 400, None),
+        ],
+        ids=["a checkout", "at a server", "neither", "both"],
+    )
+    def test_a_repository_lies_in_one_place(
+        self, serve: Serve, place: dict[str, str], status: int, asked: tuple[Path | None, str | None] | None
+    ) -> None:
+        got: list[tuple[Path | None, str | None]] = []
+
+        def register(path: Path | None, gitea: str | None, name: str, prefix: str) -> Repository:
+            got.append((path, gitea))
+            return Repository(RepoName(name), "local", "/x", prefix)
+
+        with client(serve(register=register)) as api:
+            answer = api.post("/repositories", json={**place, "name": "x", "prefix": "X"})
+        assert answer.status_code == status, answer.text
+        assert got == ([asked] if asked else [])
 
     def test_a_lost_database_is_no_traceback(self, serve: Serve, desk: Desk) -> None:
         with client(serve()) as api:

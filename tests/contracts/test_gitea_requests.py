@@ -1,0 +1,42 @@
+"""Every request that the forge sends, and every answer that it gets, is one of the published API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.errors import OutsideError
+from orchestrator.runtime.git import Git
+from tests.contracts.gitea_client import conforms
+from tests.fakes.gitea import FakeGitea, Style
+from tests.fixtures_git import BRANCH, person_at
+from tests.fixtures_gitea import GiteaHouse, gitea_house
+
+
+@pytest.fixture(params=[Style.FAST_FORWARD, Style.MERGE])
+def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Iterator[GiteaHouse]:
+    with FakeGitea(tmp_path / "server") as server:
+        made = gitea_house(tmp_path, server, person_at(tmp_path / "person", {"README.md": "Sample\n"}), git)
+        made.there.styles = {request.param}
+        yield made
+
+
+def test_from_the_branch_to_the_merge(house: GiteaHouse) -> None:
+    head = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
+    house.push(BRANCH, head)
+    for _ in range(2):
+        house.forge.open_pr(BRANCH, "S-1: Change it", "Text <b>")
+    extra = house.there.open("S-1: Change it", "", "orchbot", "main", BRANCH, head)
+    house.forge.close_pr(extra.number)
+    with pytest.raises(OutsideError):
+        house.forge.close_pr(99)
+    candidate = house.candidate(head)
+    house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
+    house.forge.merge(candidate, 1)
+    house.forge.pull_requests(BRANCH)
+    calls = [call for call in house.server.journal.calls if call.is_api()]
+    assert {call.method for call in calls} == {"GET", "POST", "PATCH"}
+    for call in calls:
+        path = call.path.removeprefix("/api/v1")
+        answer = "" if call.answer is None else call.answer
+        conforms(call.method, path, call.query, call.body, call.status, answer)

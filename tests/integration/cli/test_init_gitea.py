@@ -1,0 +1,125 @@
+"""`orch init --gitea`, and a ticket delivered at the server by `orch run`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.gitea import FakeGitea, Repository, Style
+from tests.fixtures_git import Hand
+from tests.fixtures_gitea import NAME, repository_at
+from tests.fixtures_orch import CONFIG, Here, Orch
+
+
+@pytest.fixture
+def server(tmp_path: Path, orch: Orch) -> Iterator[FakeGitea]:
+    with FakeGitea(tmp_path / "server") as fake:
+        token = tmp_path / "token"
+        token.write_text(fake.token + "\n")
+        orch.settings |= {"ORCH_GITEA_URL": fake.url, "ORCH_GITEA_TOKEN_FILE": str(token)}
+        orch.settings |= {"ORCH_FORGE_SETTLE_S": "0"}
+        yield fake
+
+
+@pytest.fixture
+def mine(orch: Orch, server: FakeGitea) -> tuple[Hand, Repository]:
+    hand = orch.checkout(files={"README.md": "Shop\n"})
+    return hand, repository_at(server, hand)
+
+
+def test_a_ticket_is_delivered_at_the_server(
+    orch: Orch, server: FakeGitea, mine: tuple[Hand, Repository]
+) -> None:
+    hand, there = mine
+    said = orch("init", "--gitea", NAME, "--json", cwd=hand.folder)
+    assert said.code == 0, said.err
+    assert (said.data["repository"], said.data["forge"]) == ("shop", f"{server.url}/{NAME}")
+    assert hand.git("config", "remote.orch.url") == f"{server.url}/{NAME}"
+    assert server.token not in said.out + said.err + (hand.folder / ".git/config").read_text()
+
+    refused = orch("run", "Say hello", cwd=hand.folder)
+    assert refused.code == 2
+    assert "has no .orchestrator.toml on main" in refused.err
+    before = hand.commit("Deliver tickets", {".orchestrator.toml": CONFIG})
+    hand.git("push", "-q", str(there.path), "HEAD:main")
+
+    doctor = orch("doctor", cwd=hand.folder)
+    assert "its configuration is in order" in doctor.out
+    done = orch("run", "Say hello", cwd=hand.folder)
+    assert done.code == 0, done.out + done.err
+    main = Hand(there.path)
+    assert main.git("rev-parse", "main^1") == before
+    [pull] = there.pulls
+    assert (pull.merged, pull.title) == (True, "SHOP-1: Say hello")
+
+
+def test_again_it_is_known_by_its_remote(
+    server: FakeGitea, here: Here, mine: tuple[Hand, Repository]
+) -> None:
+    hand, _ = mine
+    assert here("init", "--gitea", NAME, cwd=hand.folder).code == 0
+    again = here("init", cwd=hand.folder)
+    assert again.code == 0
+    assert "Is registered as shop" in again.out
+    other = here("init", "--gitea", "acme/other", cwd=hand.folder)
+    assert other.code == 2
+    assert f"registered with the forge {server.url}/{NAME} already" in other.err
+
+
+def test_while_a_service_runs_it_registers(
+    orch: Orch, server: FakeGitea, mine: tuple[Hand, Repository]
+) -> None:
+    with orch.serving():
+        said = orch("init", "--gitea", NAME, cwd=mine[0].folder)
+        assert said.code == 0, said.err
+        again = orch("init", "--gitea", NAME, "--name", "twice", str(mine[0].folder))
+        assert again.code == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("archived", "it is archived"),
+        ("read only", "the token's user may not write to it"),
+        ("no way to merge", "it allows neither fast-forward nor merge commits"),
+        ("unseen", "may the token's user see it"),
+        ("token", "refuses our token"),
+        ("renamed", "was the repository renamed"),
+        ("name", "names no repository"),
+        ("empty", "has no commit on main yet"),
+    ],
+)
+def test_what_cannot_be_worked_on_is_not_registered(
+    server: FakeGitea, here: Here, mine: tuple[Hand, Repository], wrong: str, told: str
+) -> None:
+    hand, there = mine
+    name = NAME
+    if wrong == "archived":
+        there.archived = True
+    elif wrong == "read only":
+        there.rights["orchbot"] = "read"
+    elif wrong == "no way to merge":
+        there.styles -= {Style.MERGE, Style.FAST_FORWARD}
+    elif wrong == "unseen":
+        there.rights.clear()
+    elif wrong == "token":
+        server.revoke_token()
+    elif wrong == "renamed":
+        server.rename(there, "store")
+    elif wrong == "name":
+        name = "../shop"
+    else:
+        there.git("update-ref", "-d", "refs/heads/main")
+    said = here("init", "--gitea", name, cwd=hand.folder)
+    assert said.code in (2, 3)
+    assert told.lower() in said.err.lower()
+    assert not (hand.folder / ".orchestrator.toml").exists()
+    assert (
+        here("init", str(hand.folder), "--json").data["registered_now"] is True
+    )  # nothing stands in the way
+
+
+def test_without_a_server_there_is_nothing_to_name(here: Here, orch: Orch) -> None:
+    said = here("init", "--gitea", NAME, cwd=orch.checkout().folder)
+    assert said.code == 2
+    assert "No Gitea or Forgejo is configured" in said.err

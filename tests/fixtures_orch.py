@@ -128,6 +128,19 @@ class Orch:
         told: dict[str, Any] = json.loads(self.api_file.read_text(encoding="utf-8"))
         return told
 
+    def supervisors(self) -> list[int]:
+        """Processes that belong to runs of this state folder."""
+        found = []
+        for place in Path("/proc").iterdir():
+            if place.name.isdigit():
+                try:
+                    command = (place / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if os.fsencode(self.home / "runs") in command:
+                    found.append(int(place.name))
+        return found
+
     def checkout(self, name: str = "shop", files: dict[str, str] | None = None) -> Hand:
         """A person's repository, ready for tickets unless ``files`` say otherwise."""
         place = self.folder / name

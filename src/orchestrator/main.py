@@ -45,6 +45,7 @@ class Service:
         app.wakeups.stopping.clear()
         self._heartbeat.start()  # as long as anything of ours may act: trust in our own leases rests on it
         app.wakeups.on_tasks(app.driver.wake)
+        app.listen()
         app.announce_channels()  # before the guard, which may have something to say
         app.guard.start()
         requeued = app.recovery.requeue_running_jobs()

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import RepoName
 from orchestrator.forges.forge import Forge
+from orchestrator.runtime.entropy import Entropy
+from orchestrator.runtime.files import publish_exclusive
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
 
 # In the environment of everything that checks and builds start: whose state folder, and which life of which process.
 INSTALLATION = "ORCH_INSTALLATION"
 PROCESS = "ORCH_PROCESS"
+STATE_ID = "state-id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,23 @@ class Places(Protocol):
         :raises NotFound: it is not registered.
         """
         ...
+
+
+def state_id_of(home: Path, entropy: Entropy) -> str:
+    """What tells a state folder from others, wherever it is mounted; it is given when this is first asked.
+
+    :raises DatabaseError: it cannot be written or read.
+    """
+    place = home / STATE_ID
+    try:
+        if not place.exists():
+            publish_exclusive(place, entropy.token(16).encode())
+        return place.read_text(encoding="ascii", errors="replace").strip()[:64]
+    except OSError as error:
+        raise DatabaseError(
+            f"The state folder cannot be used: {error.strerror} ({place}).",
+            hint="Make it writable for this user, or name another one in ORCH_HOME.",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

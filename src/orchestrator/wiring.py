@@ -1,7 +1,8 @@
 """The only place that names concrete classes. Everything of one state folder is built here, once, when asked for."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -64,7 +65,7 @@ from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
 from orchestrator.ownership.registration import Registration
 from orchestrator.ownership.term import Term
-from orchestrator.places import Folders
+from orchestrator.places import Folders, state_id_of
 from orchestrator.repositories import Repositories
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
@@ -96,6 +97,7 @@ class Outside:
     entropy: Entropy = field(default_factory=SystemEntropy)
     processes: Processes = field(default_factory=SystemProcesses)
     waypoints: Waypoints = field(default_factory=NoWaypoints)
+    host: str = field(default_factory=lambda: os.uname().nodename)
 
 
 class App:
@@ -109,9 +111,10 @@ class App:
         redactor: Redactor,
         *,
         role: str = "reader",
-        alone: bool = False,
+        state_id: str = "",
     ) -> None:
-        self._alone = alone
+        """``state_id``: of the state folder, where processes of several machines have to have the same."""
+        self._state_id = state_id
         self.settings = settings
         self.role = role
         self.outside = outside
@@ -121,6 +124,9 @@ class App:
         self.database = database = CountedDatabase(database, self.telemetry)
         self.redactor = redactor
         self.wakeups = Wakeups()
+        self.listen: Callable[[], None] = lambda: (
+            None
+        )  # to other processes of the database, where there are any
         self.boot_id = BootId(outside.entropy.uuid())
         self.folders = Folders(settings.home, self.boot_id)
         self.git = Git(outside.processes)
@@ -184,14 +190,29 @@ class App:
             self.term,
             self.ownership.judge,
             self.role,
-            switches(self.settings.lease_scope),
-            self._alone,
+            switches(self.settings.lease_scope) + (f" state={self._state_id}" if self._state_id else ""),
+            self.outside.host,
         )
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
         """The pulse."""
         return Heartbeat(self.registration, interval_s=self.settings.heartbeat_interval_s)
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Tell other processes of the database for the length of the block; on SQLite there are none."""
+        if not self.settings.on_postgres:
+            yield
+            return
+        from orchestrator.db.postgres_signals import PostgresSignals
+
+        with closing(
+            PostgresSignals(self.settings.database_url, self.boot_id, self.wakeups.hear, clock=self.clock)
+        ) as signals:
+            self.wakeups.relay(signals.tell)
+            self.listen = signals.listen
+            yield
 
     # --- what moves tasks -----------------------------------------------------------------------------------------
 
@@ -575,7 +596,8 @@ def open_app(
 ) -> Iterator[App]:
     """Own the state folder for the length of the block: lock, migrate, register this process.
 
-    ``shared``: beside others that say so too, for proofs; no command offers it (DESIGN §8).
+    On PostgreSQL it is owned together with others. ``shared``: so on SQLite, too, for proofs; no command offers it
+    (DESIGN §8).
 
     :raises StateInUse: another process owns it.
     :raises SchemaError: it belongs to a newer version.
@@ -584,16 +606,17 @@ def open_app(
     outside = outside or Outside(environ)
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
     make_private_folder(settings.home)
-    with own_file(settings.database_path, role=role, shared=shared):
+    with own_file(settings.database_path, role=role, shared=shared or settings.on_postgres):
         database = open_migrated(
             settings.database_url, clock=outside.clock, entropy=outside.entropy, waypoints=outside.waypoints
         )
         try:
-            alone = settings.on_postgres and not shared  # no lock of a folder keeps others off a server
-            app = App(settings, outside, database, redactor, role=role, alone=alone)
+            state_id = state_id_of(settings.home, outside.entropy) if settings.on_postgres else ""
+            app = App(settings, outside, database, redactor, role=role, state_id=state_id)
             app.registration.enter()
             try:
-                yield app
+                with app.signals():
+                    yield app
             finally:
                 app.registration.leave()
         finally:

@@ -17,6 +17,7 @@ from orchestrator.config import Settings
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
+from orchestrator.ownership.registration import SERVING, named
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.process import Processes
@@ -49,6 +50,9 @@ class Finding:
     hint: str = ""
 
 
+NO_SERVICE = Finding(Level.NOTE, "service", "none is running", "`orch serve` starts it.")
+
+
 def examine(
     settings: Settings, environ: Mapping[str, str], git: Git, processes: Processes
 ) -> Iterator[Finding]:
@@ -56,7 +60,7 @@ def examine(
     yield _git(git)
     yield _state_folder(settings.home)
     yield _disk(settings.home)
-    yield _owner(settings, processes)
+    yield from _services(settings, environ, processes)
     found, configs = _repositories(settings, environ, git)
     yield from found
     yield from _agents(configs, environ, git, processes)
@@ -104,13 +108,32 @@ def _disk(home: Path) -> Finding:
     return Finding(Level.OK, "disk", text)
 
 
+def _services(settings: Settings, environ: Mapping[str, str], processes: Processes) -> Iterator[Finding]:
+    """Who works on the tasks: whoever owns the file; on a server all that are on its list."""
+    if not settings.on_postgres:
+        yield _owner(settings, processes)
+        return
+    try:
+        if has_state(settings.database_url):
+            with open_readonly(settings, environ) as app:
+                others = [row for row in app.registration.others() if row.role in SERVING]
+        else:
+            others = []
+    except OrchestratorError:  # told of with the repositories
+        return
+    if not others:
+        yield NO_SERVICE
+    for row in others:
+        yield Finding(Level.OK, "service", named(row))
+
+
 def _owner(settings: Settings, processes: Processes) -> Finding:
     owner = owner_of(settings.home, processes)
     holder = holder_of(settings.database_path)
     if owner is None and holder is not None:
         return Finding(Level.NOTE, "service", f"the state is in use by {holder}", "It takes no commands.")
     if owner is None:
-        return Finding(Level.NOTE, "service", "none is running", "`orch serve` starts it.")
+        return NO_SERVICE
     return Finding(Level.OK, "service", f"orch {owner.role} (pid {owner.process.pid}) at {owner.url}")
 
 

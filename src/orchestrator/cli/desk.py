@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.cli.owner import owner_of
+from orchestrator.cli.owner import Owner, owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
@@ -38,6 +38,11 @@ class Desk(Protocol):
     @property
     def served(self) -> bool:
         """True where a running service will act on what is asked here."""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """True where it is a running service that answers, and not the database alone."""
         ...
 
     def add_task(self, repo: str, ticket: Ticket, priority: int) -> Plain:
@@ -113,6 +118,8 @@ class Desk(Protocol):
 
 class LocalDesk:
     """The desk over a state that this process has opened."""
+
+    live = False
 
     def __init__(self, app: App | None, *, served: bool = False) -> None:
         self._opened = app
@@ -272,7 +279,14 @@ def acting(role: str) -> Iterator[Desk]:
         if desk is not None:
             yield desk
         elif app is not None:
-            yield LocalDesk(app)
+            yield LocalDesk(app, served=settings.on_postgres and app.registration.served())
+
+
+def remote(owner: Owner) -> Desk:
+    """The desk of the process that owns the state; loads what talks HTTP only now."""
+    from orchestrator.cli.remote import RemoteDesk
+
+    return RemoteDesk(owner)
 
 
 @contextmanager
@@ -285,14 +299,18 @@ def own_or_ask(settings: Settings, role: str) -> Iterator[tuple[App | None, Desk
     deadline = clock.boottime() + WAIT_FOR_OWNER_S
     with ExitStack() as stack:
         while True:
+            owner = owner_of(settings.home, processes, shared=settings.on_postgres)
+            if (
+                owner is not None and settings.on_postgres
+            ):  # nothing keeps us off, but it is nearer to the work
+                yield None, remote(owner)
+                return
             try:
                 app = stack.enter_context(open_app(settings, os.environ, role=role))
             except StateInUse as error:
-                owner = owner_of(settings.home, processes)
+                owner = owner_of(settings.home, processes, shared=settings.on_postgres)
                 if owner is not None:
-                    from orchestrator.cli.remote import RemoteDesk
-
-                    yield None, RemoteDesk(owner)
+                    yield None, remote(owner)
                     return
                 if clock.boottime() > deadline:
                     raise RequestRefused(
@@ -313,11 +331,9 @@ def reading(*, live: bool = False) -> Iterator[Desk]:
     :raises OutsideError: it lies in a folder in which not even SQLite may write.
     """
     settings = settings_for_command()
-    owner = owner_of(settings.home, SystemProcesses())
+    owner = owner_of(settings.home, SystemProcesses(), shared=settings.on_postgres)
     if owner is not None and live:
-        from orchestrator.cli.remote import RemoteDesk
-
-        yield RemoteDesk(owner)
+        yield remote(owner)
         return
     if not has_state(settings.database_url):
         raise nothing_yet(settings)
@@ -333,4 +349,4 @@ def reading(*, live: bool = False) -> Iterator[Desk]:
                 hint="SQLite keeps a file beside its database even to read it. Make the folder writable, or copy it "
                 "and name the copy in ORCH_HOME.",
             ) from error
-        yield LocalDesk(app, served=owner is not None)
+        yield LocalDesk(app, served=owner is not None or (settings.on_postgres and app.registration.served()))

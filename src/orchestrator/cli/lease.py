@@ -40,7 +40,7 @@ def list_(as_json: bool) -> int:
         say("No lease is held." if holders is not None else "The leases cannot be read.")
     for line in about_ownership(owned):
         say(line)
-    if desk.served and not cast(Mapping[str, object], owned["term"])["trusted"]:
+    if desk.live and not cast(Mapping[str, object], owned["term"])["trusted"]:
         say("The service stands still: its own term has ended, until its heartbeat can be stored again.")
     return 0
 

@@ -28,15 +28,17 @@ class Owner:
     process: ProcessIdentity
 
 
-def owner_of(home: Path, processes: Processes) -> Owner | None:
-    """The owner that says where it answers; None where there is none, or the file is stale or not ours."""
+def owner_of(home: Path, processes: Processes, *, shared: bool = False) -> Owner | None:
+    """The owner that says where it answers; None where there is none, or the file is stale or not ours. ``shared``: the
+    folder is one of several machines, and the owner is asked only if it is seen to live on this one."""
     try:
         data = json.loads(read_bounded(home / FILE, _LIMIT))
         process = ProcessIdentity(**data["process"])
         owner = Owner(str(data["url"]), str(data["token"]), str(data["role"]), process)
     except (OSError, OutsideError, ValueError, KeyError, TypeError):
         return None
-    return None if processes.liveness(owner.process) is Liveness.DEAD else owner
+    alive = processes.liveness(owner.process)
+    return None if alive is Liveness.DEAD or (shared and alive is not Liveness.ALIVE) else owner
 
 
 def holder_of(database: Path) -> str | None:
@@ -64,5 +66,6 @@ def announced(home: Path, owner: Owner) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # a left file is recognised as stale
-            path.unlink(missing_ok=True)
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a left file is recognised as stale
+            if json.loads(read_bounded(path, _LIMIT))["token"] == owner.token:  # another may have come since
+                path.unlink()

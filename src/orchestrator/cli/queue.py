@@ -46,7 +46,7 @@ def command(as_json: bool) -> int:
     _block("Effects not settled", queue["effects"], ("task_id", "effect", "state", "since"), clock)
     _inbox(cast(Mapping[str, object], queue["inbox"]), clock)
     _outbox(cast(Mapping[str, object], queue["outbox"]), clock)
-    if desk.served:  # what they have counted since the service started
+    if desk.live:  # what they have counted since the service started
         for name in ("reaper", "reconciler"):
             say(f"{name.capitalize()}: {_counted(cast(Mapping[str, object], queue[name]))}")
         for line in _scopes(queue):

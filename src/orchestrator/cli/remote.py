@@ -37,6 +37,7 @@ class RemoteDesk:
     """Asks the owner. It takes no proxy and follows no redirect."""
 
     served = True
+    live = True
 
     def __init__(self, owner: Owner, http: Http | None = None) -> None:
         self.url = owner.url

@@ -161,6 +161,12 @@ def check(connection: psycopg.Connection[DictRow], server: str) -> None:
         connection.prepare_threshold = None
 
 
+def pooled(connection: psycopg.Connection[DictRow]) -> bool:
+    """Whether a pooler is in between that may give each transaction another connection."""
+    found = connection.execute("SELECT pg_backend_pid() AS pid", prepare=False).fetchone()
+    return found is None or found["pid"] != connection.info.backend_pid
+
+
 def database_error(error: psycopg.Error, server: str = "", *, hint: str | None = None) -> DatabaseError:
     """What a person reads; the first line of what the server said, which holds no values."""
     place = f" ({server})" if server else ""

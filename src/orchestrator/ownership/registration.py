@@ -6,7 +6,7 @@ import structlog
 
 from orchestrator.db import leases
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import OperatorError, OrchestratorError, StateInUse
+from orchestrator.domain.errors import OperatorError, OrchestratorError
 from orchestrator.domain.ids import BootId
 from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.term import Term
@@ -14,6 +14,8 @@ from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.runtime.process import Liveness, Processes
 
 log = structlog.get_logger(__name__)
+
+SERVING = frozenset({"serve", "run"})  # roles of processes that work on tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +30,24 @@ class Registration:
     judge: Judge
     role: str
     switches: str
-    alone: bool = False  # no other process may work on this database
+    host: str = ""  # for people
 
     def enter(self) -> None:
         """Say that this process lives, and begin its term.
 
-        :raises StateInUse: another process lives where there may be but one; this one is off the list again.
         :raises OperatorError: another living process has other switches; this one is off the list again.
         """
         since = self.clock.boottime()
         with self.database.write() as tx:
-            leases.register_process(tx, self.boot_id, "", self.processes.own(), self.role, self.switches)
-        refused = self._why_not()  # asked once we are on the list: of two that start, one sees the other
-        if refused is not None:
+            leases.register_process(
+                tx, self.boot_id, self.host, self.processes.own(), self.role, self.switches
+            )
+        # Looked for once we are on the list: of two that start, one sees the other.
+        other = next((row for row in self.others() if row.switches != self.switches), None)
+        if other is not None:
             with self.database.write() as tx:
                 leases.forget_process(tx, self.boot_id)
-            raise refused
+            raise _refused(other, self.switches, self.term.process_ttl_s)
         self.term.renew(since)
 
     def beat(self) -> bool:
@@ -72,30 +76,25 @@ class Registration:
             if not any(row.owner_boot_id == self.boot_id for row in leases.all_rows(tx)):
                 leases.forget_process(tx, self.boot_id)
 
-    def _why_not(self) -> OperatorError | None:
-        """What a process that lives has against this one."""
+    def others(self) -> list[leases.ProcessRow]:
+        """Other processes of this database that live, or may."""
         with self.database.read() as tx:
             listed = leases.processes(tx, self.term.process_ttl_s)
-        others = (row for row in listed if row.boot_id != self.boot_id)
-        for row in others:
-            if (self.alone or row.switches != self.switches) and self.judge.process(row) is not Liveness.DEAD:
-                if self.alone:
-                    return _in_use(row, self.term.process_ttl_s)
-                return _refused(row, self.switches, self.term.process_ttl_s)
-        return None
+        return [
+            row
+            for row in listed
+            if row.boot_id != self.boot_id and self.judge.process(row) is not Liveness.DEAD
+        ]
+
+    def served(self) -> bool:
+        """Whether another process works on tasks."""
+        return any(row.role in SERVING for row in self.others())
 
 
-def _in_use(other: leases.ProcessRow, ttl_s: float) -> StateInUse:
-    """Why no second process works on one database."""
-    return StateInUse(
-        f"The database is in use by {_named(other)}. Nothing was started.",
-        hint="One process works on a database: stop that one first, or use another ORCH_DATABASE_URL. "
-        f"{_if_it_died(ttl_s)}",
-    )
-
-
-def _named(other: leases.ProcessRow) -> str:
-    return f"orch {other.role} (pid {other.identity.pid}, last heard of at {other.heartbeat_at})"
+def named(other: leases.ProcessRow) -> str:
+    """Another process, for people."""
+    where = f" on {other.host}" if other.host else ""
+    return f"orch {other.role}{where} (pid {other.identity.pid}, last heard of at {other.heartbeat_at})"
 
 
 def _if_it_died(ttl_s: float) -> str:
@@ -111,10 +110,10 @@ def _refused(other: leases.ProcessRow, ours: str, ttl_s: float) -> OperatorError
         if theirs.get(name) != mine.get(name)
     ]
     return OperatorError(
-        f"Another process of this installation runs with other switches: {_named(other)}: {'; '.join(differ)}. "
+        f"Another process of this installation runs with other switches: {named(other)}: {'; '.join(differ)}. "
         "Nothing was started.",
         hint="Stop that one first, or start with the same ORCH_TRANSITION_LEASE_ENABLED, ORCH_TRANSITION_LEASE_REPOS "
-        f"and ORCH_SELF_REPO. {_if_it_died(ttl_s)}",
+        f"and ORCH_SELF_REPO, and with the same state folder. {_if_it_died(ttl_s)}",
     )
 
 

@@ -1,10 +1,24 @@
-"""Signals inside one process: whom to look at soon, that the queue has work, and what to end. Lossy by design: a slow
-timer is the net under every one of them."""
+"""Signals inside one process, and to others of its database where there are any: whom to look at soon, that the queue
+has work, and what to end. Lossy by design: a slow timer is the net under every one of them."""
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from orchestrator.domain.lease import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What another process is told.
+
+    ``what`` is "queue" (there may be work that it has room for), "everything", "tasks" (``ids`` should be looked at, on
+    behalf of ``said``) or "stop" (end what runs for the jobs ``ids``, because of ``said``).
+    """
+
+    what: str
+    ids: tuple[int, ...] = ()
+    said: str = ""
 
 
 class Wakeups:
@@ -19,22 +33,41 @@ class Wakeups:
         self._lock = threading.Lock()
         self._on_tasks: Callable[[Iterable[int], Actor], None] | None = None
         self._stops: dict[int, Callable[[str], None]] = {}
+        self._tell: Callable[[Signal], None] = lambda signal: None
+
+    def relay(self, tell: Callable[[Signal], None]) -> None:
+        """How other processes are told of what this one has no use for, or no room."""
+        self._tell = tell
+
+    def hear(self, signal: Signal) -> None:
+        """What another process has said; what no version of ours would say is passed over."""
+        match signal.what:
+            case "queue":
+                self.queue.set()
+            case "everything":
+                self._set_all()
+            case "tasks" if self._on_tasks is not None and signal.said in set(Actor):
+                self._on_tasks(signal.ids, Actor(signal.said))
+            case "stop":
+                for job_id in signal.ids:
+                    self._stop_here(job_id, signal.said)
 
     def on_tasks(self, listener: Callable[[Iterable[int], Actor], None]) -> None:
         """Who is told of tasks to look at."""
         self._on_tasks = listener
 
     def tasks(self, ids: Iterable[int], owner: Actor = Actor.RECONCILER) -> None:
-        """These tasks should be looked at soon, on behalf of ``owner``."""
+        """These tasks should be looked at soon, on behalf of ``owner``: here, where anybody does that."""
         if self._on_tasks is not None:
             self._on_tasks(ids, owner)
+        else:
+            self._tell(Signal("tasks", tuple(ids), owner))
 
     def everything(self) -> None:
-        """A commit may have left work of any kind."""
-        self.queue.set()
-        self.outbox.set()
-        self.alerts.set()
-        self.inbox.set()
+        """A commit may have left work of any kind. What this process does itself it need not tell; but it may have no
+        room for a job."""
+        self._set_all()
+        self._tell(Signal("everything" if self._on_tasks is None else "queue"))
 
     def register_stop(self, job_id: int, stop: Callable[[str], None]) -> None:
         """How to end what runs for a job."""
@@ -48,8 +81,19 @@ class Wakeups:
                 del self._stops[job_id]
 
     def stop(self, job_id: int, reason: str = "the task no longer wants it") -> None:
-        """End what runs for a job, if anything does; what the task has begun since goes on."""
+        """End what runs for a job, here or elsewhere, if anything does; what the task has begun since goes on."""
+        if not self._stop_here(job_id, reason):
+            self._tell(Signal("stop", (job_id,), reason))
+
+    def _stop_here(self, job_id: int, reason: str) -> bool:
         with self._lock:
             stop = self._stops.get(job_id)
         if stop is not None:
             stop(reason)
+        return stop is not None
+
+    def _set_all(self) -> None:
+        self.queue.set()
+        self.outbox.set()
+        self.alerts.set()
+        self.inbox.set()

@@ -1,5 +1,6 @@
 """Commands and the service where ORCH_DATABASE_URL names a PostgreSQL database."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -49,14 +50,15 @@ def test_the_service_serves_and_a_killed_one_is_followed_at_once(filled: Orch) -
     assert PASSWORD not in said.out + said.err
 
 
-def test_a_second_state_folder_on_the_same_database_is_refused(filled: Orch) -> None:
-    """No lock of a folder can do that."""
+def test_another_state_folder_on_the_same_database_is_refused(filled: Orch) -> None:
+    """What one of them has made the other would look for in vain. No lock of a folder can keep it off."""
     other = Orch(filled.home.with_name("elsewhere"), filled.folder, dict(filled.settings))
     with filled.serving() as first:
         said = other("serve")
         assert said.code == 2
-        assert f"in use by orch serve (pid {first.pid}" in said.err
-        assert "ORCH_DATABASE_URL" in said.err
+        assert f"orch serve on {os.uname().nodename} (pid {first.pid}" in said.err
+        assert "state is" in said.err
+        assert "the same state folder" in said.err
         assert other("task", "add", "Basket", "--repo", "shop").code == 2
         assert other("queue").code == 0  # to look is nobody's business
         assert ended(first).code == 0

@@ -1,7 +1,6 @@
 """`orch run`: real processes, a real repository, the whole pipeline with the scripted agent."""
 
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -145,17 +144,17 @@ class TestInterrupted:
         )
         hand = orch.checkout(files={".orchestrator.toml": config})
         with orch.started("run", "Add a line", "--label", "fast", cwd=hand.folder) as process:
-            wait_until(lambda: _supervisors(orch))
-            wait_until(lambda: _stage(orch) == "development" and _supervisors(orch))
+            wait_until(lambda: orch.supervisors())
+            wait_until(lambda: _stage(orch) == "development" and orch.supervisors())
             said = ended(process, signum)
         assert said.code == 130, said.err
         assert "Traceback" not in said.err
         assert "an agent at work keeps running" in said.err
         assert "orch watch SHOP-1" in said.out and "orch serve" in said.out
-        assert _supervisors(orch), "the agent was ended with its watcher"
+        assert orch.supervisors(), "the agent was ended with its watcher"
         with orch.serving() as service:
             assert orch("task", "cancel", "SHOP-1", "--json").data["outcome"] == "applied"
-            wait_until(lambda: not _supervisors(orch))
+            wait_until(lambda: not orch.supervisors())
             assert ended(service).code == 0
 
 
@@ -166,17 +165,3 @@ def _stage(orch: Orch) -> str | None:
     except NO_TABLE:  # being made
         return None
     return str(rows[0][0]) if rows else None
-
-
-def _supervisors(orch: Orch) -> list[str]:
-    """Processes that belong to runs of this state folder."""
-    found = []
-    for place in Path("/proc").iterdir():
-        if place.name.isdigit():
-            try:
-                command = (place / "cmdline").read_bytes().decode("utf-8", "replace")
-            except OSError:
-                continue
-            if str(orch.home / "runs") in command:
-                found.append(place.name)
-    return found

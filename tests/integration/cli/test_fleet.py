@@ -1,0 +1,130 @@
+"""Several `orch serve` on one PostgreSQL database and one state folder: a fleet, but for the machines."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from orchestrator.runtime.process import pid_alive
+from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.waiting import wait_until
+
+SCRIPT = """\
+developer:
+  - steps:
+      - wait: {seconds}
+      - write: {{path: "done-{{work_item}}.txt", content: done}}
+      - commit: {{message: done}}
+"""
+AT_WORK = "SELECT DISTINCT claimed_by FROM jobs WHERE status = 'running'"
+NEVER = "1h"  # of every timer: what moves was signalled
+TIMERS = ("QUEUE", "REAPER", "RECONCILER", "OUTBOX", "DRIFT", "INBOX")
+
+
+@pytest.fixture
+def shop(orch: Orch, empty_postgres_url: str) -> Iterator[Orch]:
+    """A registered repository; nothing of a fleet is found by a timer."""
+    orch.settings |= {f"ORCH_{name}_INTERVAL_S": NEVER for name in TIMERS}
+    orch.settings |= {"ORCH_DATABASE_URL": empty_postgres_url, "ORCH_MAX_AGENTS": "1", "ORCH_MAX_CHECKS": "1"}
+    yield orch
+    for runner in orch.supervisors():
+        os.kill(runner, signal.SIGKILL)
+
+
+def registered(orch: Orch, *, seconds: float = 0) -> Orch:
+    """With an agent that takes so long to develop."""
+    config = CONFIG.replace(
+        'kind = "scripted"', f'kind = "scripted"\ncommand = ["{orch.folder}/script.yaml"]'
+    )
+    (orch.folder / "script.yaml").write_text(SCRIPT.format(seconds=seconds), encoding="utf-8")
+    said = orch("init", cwd=orch.checkout(files={".orchestrator.toml": config}).folder)
+    assert said.code == 0, said.err
+    return orch
+
+
+def rows(orch: Orch, query: str) -> list[Any]:
+    with closing(psycopg.connect(orch.settings["ORCH_DATABASE_URL"])) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def stages(orch: Orch) -> list[str]:
+    return [stage for (stage,) in rows(orch, "SELECT stage FROM tasks ORDER BY id")]
+
+
+def running_in(orch: Orch, stage: str) -> bool:
+    """An agent is at work there."""
+    query = f"SELECT count(*) FROM agent_runs JOIN jobs ON jobs.id = job_id WHERE outcome IS NULL AND stage = '{stage}'"
+    return rows(orch, query) == [(1,)] and bool(orch.supervisors())
+
+
+def test_each_ticket_is_delivered_once_and_both_have_worked(shop: Orch) -> None:
+    """The second has room where the first has none, and hears of it."""
+    registered(shop)
+    with ExitStack() as stack:
+        both = [stack.enter_context(shop.serving()) for _ in range(2)]
+        filed = [shop("task", "add", f"Ticket {n}", "--label", "fast", "--json").code for n in range(4)]
+        assert filed == [0] * 4
+        workers: set[str] = set()
+
+        def all_done() -> bool:
+            workers.update(boot_id for (boot_id,) in rows(shop, AT_WORK))
+            return stages(shop) == ["done"] * 4
+
+        wait_until(all_done)
+        assert [ended(process).code for process in both] == [0, 0]
+    runs = Counter(
+        rows(shop, "SELECT agent_runs.task_id, kind FROM agent_runs JOIN jobs ON jobs.id = job_id")
+    )
+    assert set(runs.values()) == {1}
+    assert len(workers) == 2
+    merges = rows(shop, "SELECT task_id FROM effects WHERE name = 'merge_pr' AND state = 'applied'")
+    assert Counter(merges) == Counter({(task,): 1 for task in range(1, 5)})
+
+
+def test_an_agent_whose_service_is_killed_is_taken_over_by_the_other(shop: Orch) -> None:
+    """It is not paid for twice, and its ticket ends."""
+    shop.settings["ORCH_REAPER_INTERVAL_S"] = "0.5"
+    registered(shop, seconds=3)
+    with shop.serving() as first:
+        assert shop("task", "add", "Ticket", "--label", "fast").code == 0
+        wait_until(lambda: running_in(shop, "development"))
+        with shop.serving() as second:
+            first.send_signal(signal.SIGKILL)
+            wait_until(lambda: stages(shop) == ["done"])
+            assert ended(second).code == 0
+    developers = rows(
+        shop, "SELECT outcome FROM agent_runs JOIN jobs ON jobs.id = job_id WHERE kind = 'developer'"
+    )
+    assert len(developers) == 1
+
+
+def test_a_cancel_ends_the_agent_of_another_process(shop: Orch) -> None:
+    registered(shop, seconds=600)
+    with shop.serving() as first:
+        assert shop("task", "add", "Ticket", "--label", "fast").code == 0
+        wait_until(lambda: running_in(shop, "development"))
+        agents = shop.supervisors()
+        with shop.serving() as second:  # which is asked from now on
+            said = shop("task", "cancel", "SHOP-1", "--json")
+            assert said.data["outcome"] == "applied", said.err
+            wait_until(lambda: not any(map(pid_alive, agents)))
+            assert stages(shop) == ["cancelled"]
+            assert ended(second).code == 0
+        assert ended(first).code == 0
+
+
+def test_a_command_without_a_service_nearby_wakes_those_elsewhere(shop: Orch) -> None:
+    """As on another machine: the address file is another one's."""
+    registered(shop)
+    with shop.serving() as service:
+        shop.api_file.unlink()
+        filed = shop("task", "add", "Ticket", "--label", "fast", "--json")
+        assert filed.data["served"] is True
+        wait_until(lambda: stages(shop) == ["done"])
+        assert f"orch serve on {os.uname().nodename} (pid {service.pid}," in shop("doctor").out
+        assert ended(service).code == 0

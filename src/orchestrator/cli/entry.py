@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "effect": Lazy("effect", "What is being done outside and not settled; say what became of it."),
     "restore": Lazy("restore", "Go on after a database or a forge was restored or copied."),
     "unfreeze": Lazy("unfreeze", "Let a frozen repository deliver again, or only the task that mends it."),
+    "db": Lazy("db", "Where the ledger lies: copy it from a SQLite file to PostgreSQL, or back."),
     "doctor": Lazy("doctor", "Look for what will not work, and say how to mend it."),
 }
 

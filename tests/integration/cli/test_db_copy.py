@@ -1,0 +1,153 @@
+"""`orch db copy`: a ledger moves to PostgreSQL and back, with tickets that are done, and one in the middle."""
+
+import signal
+import sqlite3
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.waiting import wait_until
+
+SCRIPT = """\
+developer:
+  - when: slow
+    steps:
+      - wait: 3
+      - write: {path: "slow.txt", content: done}
+      - commit: {message: done}
+  - steps:
+      - write: {path: "quick.txt", content: done}
+      - commit: {message: done}
+"""
+STORY = "SELECT work_item, stage, round FROM tasks ORDER BY id"
+EFFECTS = "SELECT name, key, state, fact FROM effects ORDER BY sequence"
+
+
+@pytest.fixture
+def database_kind() -> str:
+    """Where it begins."""
+    return "sqlite"
+
+
+@pytest.fixture
+def shop(orch: Orch) -> Orch:
+    """One ticket delivered; then a service was killed while an agent worked on the next."""
+    config = CONFIG.replace(
+        'kind = "scripted"', f'kind = "scripted"\ncommand = ["{orch.folder}/script.yaml"]'
+    )
+    (orch.folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
+    hand = orch.checkout(files={".orchestrator.toml": config})
+    said = orch("run", "quick: привет \U0001f680", "--label", "fast", cwd=hand.folder)
+    assert said.code == 0, said.err
+    with orch.serving() as service:
+        assert orch("task", "add", "slow", "--label", "fast").code == 0
+        wait_until(lambda: at_work(orch))
+        service.send_signal(signal.SIGKILL)
+        service.wait()
+    return orch
+
+
+def at_work(orch: Orch) -> bool:
+    query = (
+        "SELECT 1 FROM agent_runs JOIN jobs ON jobs.id = job_id WHERE kind = 'developer' AND outcome IS NULL"
+    )
+    return bool(in_file(orch, query)) and bool(orch.supervisors())
+
+
+def in_file(orch: Orch, query: str, name: str = "orchestrator.db") -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(orch.home / name)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def on_server(url: str, query: str) -> list[tuple[object, ...]]:
+    with closing(psycopg.connect(url)) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def test_there_and_back_with_nothing_in_flight_lost(shop: Orch, empty_postgres_url: str) -> None:
+    said = shop("db", "copy", empty_postgres_url, "--json")
+    assert said.code == 0, said.err
+    assert said.data["rows"] > 20
+    assert on_server(empty_postgres_url, STORY) == in_file(shop, STORY)
+    assert on_server(empty_postgres_url, EFFECTS) == in_file(shop, EFFECTS)
+
+    shop.settings["ORCH_DATABASE_URL"] = empty_postgres_url
+    with shop.serving() as service:
+        wait_until(lambda: [stage for _, stage, _ in on_server(empty_postgres_url, STORY)] == ["done"] * 2)
+        assert ended(service).code == 0
+    runs = "SELECT count(*) FROM agent_runs JOIN jobs ON jobs.id = job_id WHERE kind = 'developer'"
+    assert on_server(empty_postgres_url, runs) == [(2,)]  # adopted: nobody was paid twice
+    filed = shop("task", "add", "A third", "--json")
+    assert filed.data["work_item"] == "SHOP-3", filed.err  # numbers go on
+
+    back = shop.home / "back.db"
+    said = shop("db", "copy", f"sqlite://{back}")
+    assert said.code == 0, said.err
+    assert in_file(shop, STORY, "back.db") == on_server(empty_postgres_url, STORY)
+    shop.settings["ORCH_DATABASE_URL"] = f"sqlite://{back}"
+    assert shop("task", "cancel", "SHOP-3").code == 0
+    with shop.serving() as service:
+        wait_until(lambda: ("SHOP-3", "cancelled", 1) in in_file(shop, STORY, "back.db"))
+        assert ended(service).code == 0
+    guards = "SELECT name FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
+    assert in_file(shop, guards, "back.db") == in_file(shop, guards)
+
+
+def test_guards_are_on_again(shop: Orch, empty_postgres_url: str) -> None:
+    assert shop("db", "copy", empty_postgres_url).code == 0
+    with closing(psycopg.connect(empty_postgres_url)) as connection, pytest.raises(psycopg.IntegrityError):
+        connection.execute("UPDATE tasks SET stage = 'development' WHERE work_item = 'SHOP-1'")
+
+
+def test_a_target_that_holds_something_is_left_as_it_is(shop: Orch, empty_postgres_url: str) -> None:
+    assert shop("db", "copy", empty_postgres_url).code == 0
+    before = on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id")
+    said = shop("db", "copy", empty_postgres_url)
+    assert said.code == 2
+    assert "There is a ledger in PostgreSQL" in said.err
+    assert on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id") == before
+
+
+def test_a_damaged_row_is_refused_and_nothing_is_copied(shop: Orch, empty_postgres_url: str) -> None:
+    with closing(sqlite3.connect(shop.home / "orchestrator.db")) as connection, connection:
+        connection.execute("UPDATE repositories SET added_at = x'00ff'")
+    said = shop("db", "copy", empty_postgres_url)
+    assert said.code == 3
+    assert "A row of repositories holds bytes" in said.err
+    assert on_server(empty_postgres_url, "SELECT count(*) FROM events") == [(0,)]
+    with closing(sqlite3.connect(shop.home / "orchestrator.db")) as connection, connection:
+        connection.execute("UPDATE repositories SET added_at = 'x'")
+    assert shop("db", "copy", empty_postgres_url).code == 0
+
+
+def test_not_beside_a_service(shop: Orch, empty_postgres_url: str) -> None:
+    with shop.serving() as service:
+        said = shop("db", "copy", empty_postgres_url)
+        assert said.code == 2
+        assert f"orch serve (pid {service.pid})" in said.err
+        assert ended(service).code == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("mysql://h/db", "TARGET is no address of a database"),
+        ("postgresql://u:cnry-pw@h/db", "others"),
+        ("sqlite:///tmp/other.db", "from server to server use pg_dump"),
+    ],
+)
+def test_a_target_that_is_none(orch: Orch, target: str, words: str) -> None:
+    assert orch("init", cwd=orch.checkout().folder).code == 0
+    said = orch("db", "copy", target)
+    assert said.code == 2
+    assert words in said.err
+    assert "cnry-pw" not in said.err
+
+
+def test_where_nothing_is_yet(orch: Orch, empty_postgres_url: str) -> None:
+    said = orch("db", "copy", "-", stdin=empty_postgres_url)
+    assert said.code == 2
+    assert "There is nothing in" in said.err
+    assert not orch.home.exists()

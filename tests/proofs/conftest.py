@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.proofs.explorer import quiet
+from tests.proofs.memory_ledgers import FileLedger, MemoryLedger, NewLedger, ServerLedger
 from tests.proofs.templates import DELIVERED, TESTED, make_delivered, make_tested
 from tests.proofs.world import World
 
@@ -21,6 +22,29 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="orch-proofs-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def new_ledger(request: pytest.FixtureRequest, database_kind: str) -> Iterator[NewLedger]:
+    """Makes databases of scenarios in memory."""
+    made: list[MemoryLedger] = []
+
+    def make() -> MemoryLedger:
+        if database_kind == "sqlite":
+            made.append(FileLedger(request.getfixturevalue("memory_folder") / str(len(made))))
+        else:
+            made.append(ServerLedger(request.getfixturevalue("postgres_server")))
+        return made[-1]
+
+    yield make
+    for ledger in made:
+        ledger.close()
+
+
+@pytest.fixture
+def memory_ledger(new_ledger: NewLedger) -> MemoryLedger:
+    """The database of a scenario in memory."""
+    return new_ledger()
 
 
 @pytest.fixture

@@ -8,14 +8,13 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import structlog
 
-from orchestrator.db.sqlite import SqliteDatabase, connect
 from tests.proofs.interleaving import Budget, Decisions
+from tests.proofs.memory_ledgers import MemoryLedger
 from tests.proofs.memory_world import MemoryProcess, register
 from tests.proofs.play import REST, Play, Run, Scenario
 
@@ -38,21 +37,21 @@ class Report:
 class Stage:
     """A scenario made ready to be run many times."""
 
-    def __init__(self, scenario: Scenario, folder: Path, *, without: Sequence[str] = ()) -> None:
+    def __init__(self, scenario: Scenario, ledger: MemoryLedger, *, without: Sequence[str] = ()) -> None:
         """``without`` names triggers of the schema to be dropped: the last guards, behind those of the code."""
         self.scenario = scenario
-        self.template = scenario.make(folder / "template")
-        self.path = folder / "run.db"
+        self.ledger = ledger
+        self.template = scenario.make(ledger)
         self.numbers = sorted({actor.process for actor in scenario.actors if actor.process} | {REST})
-        database = SqliteDatabase(self.template.path, clock=self.template.clock)
+        database = ledger.open()
         try:
             for number in self.numbers:
                 register(database, MemoryProcess(number))
         finally:
             database.close()
-        with closing(connect(self.template.path, self.template.clock)) as connection:
-            for trigger in without:
-                connection.execute(f"DROP TRIGGER {trigger}")
+        for trigger in without:
+            ledger.drop_guard(trigger)
+        ledger.keep()
 
     def run(
         self, choices: Sequence[str], *, budget: Budget | None = None, visited: dict[bytes, int] | None = None,
@@ -60,7 +59,7 @@ class Stage:
     ) -> Run:  # fmt: skip
         """Repeat these choices, then go on as simply as it goes; ``visited`` ends it where nothing new can come."""
         decisions = Decisions(choices, budget or self.scenario.budget)
-        play = Play(self, self.template.copy_to(self.path), decisions, visited, explain=explain)
+        play = Play(self, self.template.begin(), decisions, visited, explain=explain)
         try:
             return play.to_the_end()
         finally:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from orchestrator.db.database import Row, Tx
-from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.db.database import Database, Row, Tx
 from orchestrator.db.statements import statement
 from orchestrator.domain.errors import DatabaseError
 from tests.proofs.scheduler import PASS, Late, Point, Scheduler, Step
@@ -115,6 +114,7 @@ class ActorThread:
         self.at = "begin"
         self.ended = False
         self.crashed = False
+        self.waiting = False  # for a lock that another one has
         self.error: Exception | None = None
         self.chain = b""  # all that it has seen, which is all that its local state depends on
         self.order = ""
@@ -134,8 +134,8 @@ class ActorThread:
             self._thread.start()
         else:
             self._go.release()
-        self._back.acquire()
-        if self.ended:
+        self._until_it_stands()
+        if self.ended and not self.waiting:
             self._thread.join()
 
     def hold(self, point: str, kind: str) -> str:
@@ -146,11 +146,11 @@ class ActorThread:
             raise Crashed
         self.at, self.kind = point, kind
         self.saw(point)  # where nothing was answered, it has come here all the same
-        order = self._again(self)
+        order = None if self.waiting else self._again(self)
         if order is not None:
             self.order = order
             return order
-        self._back.release()
+        self._hand_over()
         self._go.acquire()
         if self.order == "crash":
             self.crashed = True
@@ -162,6 +162,21 @@ class ActorThread:
     def saw(self, *what: object) -> None:
         self.chain = digest(self.chain, what)
 
+    @property
+    def inside(self) -> bool:
+        """Whether it stands in the middle of a transaction."""
+        return False
+
+    def come(self) -> bool:
+        """Where it waits for a lock: whether it has got it by now and stands again."""
+        return True
+
+    def _until_it_stands(self) -> None:
+        self._back.acquire()
+
+    def _hand_over(self) -> None:
+        self._back.release()
+
     def _run(self) -> None:
         try:
             self._work()
@@ -170,7 +185,7 @@ class ActorThread:
         except Exception as error:  # noqa: BLE001 - told to the judge
             self.error = error
         self.ended = True
-        self._back.release()
+        self._hand_over()
 
 
 class Held:
@@ -227,9 +242,7 @@ class Version:
 class HeldDatabase:
     """An actor's own connections: held before each transaction; a COMMIT may fail, or its answer be lost."""
 
-    def __init__(
-        self, real: SqliteDatabase, scheduler: Scheduler, actor: ActorThread, version: Version
-    ) -> None:
+    def __init__(self, real: Database, scheduler: Scheduler, actor: ActorThread, version: Version) -> None:
         self._real, self._scheduler, self._actor, self._version = real, scheduler, actor, version
 
     @contextmanager
@@ -281,12 +294,12 @@ class Noted:
 
     def one(self, name: str, /, **params: object) -> Row | None:
         row = self._tx.one(name, **params)
-        self._note(name, params, tuple(row) if row else None, changed=row is not None and _writes(name))  # type: ignore[arg-type]
+        self._note(name, params, _shown(row) if row else None, changed=row is not None and _writes(name))
         return row
 
     def all(self, name: str, /, **params: object) -> Sequence[Row]:
         rows = self._tx.all(name, **params)
-        self._note(name, params, [tuple(row) for row in rows], changed=bool(rows) and _writes(name))  # type: ignore[arg-type]
+        self._note(name, params, [_shown(row) for row in rows], changed=bool(rows) and _writes(name))
         return rows
 
     def _note(self, name: str, params: Mapping[str, Any], answer: object, *, changed: bool) -> None:
@@ -294,6 +307,11 @@ class Noted:
         self.seen.append((name, answer))
         if changed:
             self.changed.append((name, sorted(params.items())))
+
+
+def _shown(row: Any) -> tuple[object, ...]:
+    """A row's values, whichever database it comes from."""
+    return tuple(row.values()) if isinstance(row, dict) else tuple(row)
 
 
 def _writes(name: str) -> bool:

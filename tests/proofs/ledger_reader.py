@@ -3,7 +3,10 @@
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import psycopg
+from psycopg.rows import dict_row
 
 TASKS = "SELECT id, work_item, stage, round, hold, hold_reason FROM tasks"
 MOVES = "SELECT task_id, to_stage FROM events WHERE type = 'stage.changed' ORDER BY id"
@@ -43,14 +46,26 @@ class Ledger:
 class LedgerReader:
     """Reads the ledger from a connection beside the product's."""
 
-    def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(
+    def __init__(self, connection: Any, begin: str) -> None:
+        self._connection, self._begin = connection, begin
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Of SQLite."""
+        connection = sqlite3.connect(
             f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
-        self._connection.row_factory = sqlite3.Row
+        connection.row_factory = sqlite3.Row
+        return cls(connection, "BEGIN")
+
+    @classmethod
+    def of_server(cls, url: str) -> Self:
+        """Of PostgreSQL."""
+        connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+        return cls(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def read(self) -> Ledger:
-        self._connection.execute("BEGIN")
+        self._connection.execute(self._begin)
         try:
             return Ledger(
                 tasks={row["id"]: row for row in self._all(TASKS)},

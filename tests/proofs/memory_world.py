@@ -5,7 +5,6 @@ folder that should lie in memory). In memory: git, forge, environments, artefact
 """
 
 import copy
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,6 @@ from orchestrator.daemons.lost_jobs import LostJobs
 from orchestrator.db import evidence, jobs, leases, repositories, tasks
 from orchestrator.db.database import Database
 from orchestrator.db.evidence import CheckResult
-from orchestrator.db.migrate import init_db
-from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.effect import Effect, EffectName
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import BootId, Digest, RepoName, Sha, TaskId, WorkItem
@@ -61,6 +58,7 @@ from tests.proofs.memory_deployer import (
 )
 from tests.proofs.memory_forge import ForgeState, MemoryForge
 from tests.proofs.memory_git import MemoryClone, MemoryWorkspaces, Objects
+from tests.proofs.memory_ledgers import MemoryLedger
 from tests.proofs.wire import DirectWire, Wire
 
 REPO = RepoName("sample")
@@ -416,34 +414,32 @@ class _NoMarks(Folders):
 
 @dataclass
 class Template:
-    """A world to begin with: a database file and the outside."""
+    """A world to begin with: a database and the outside."""
 
-    path: Path
+    ledger: MemoryLedger
     outside: Outside
-    clock: FakeClock
     tasks: list[TaskId] = field(default_factory=list)
 
-    def copy_to(self, path: Path) -> Outside:
-        for name in ("", "-wal", "-shm"):
-            Path(f"{path}{name}").unlink(missing_ok=True)
-        shutil.copyfile(self.path, path)
+    @property
+    def clock(self) -> FakeClock:
+        return self.ledger.clock
+
+    def begin(self) -> Outside:
+        """A run: the database is what was kept of it, the outside is a copy."""
+        self.ledger.begin()
         return self.outside.twin()
 
 
-def new_template(folder: Path, *, config: str = CONFIG, count: int = 1) -> Template:
+def new_template(ledger: MemoryLedger, *, config: str = CONFIG, count: int = 1) -> Template:
     """``count`` tasks, tested and about to leave *testing*, with their branches and pull requests."""
-    folder.mkdir(parents=True, exist_ok=True)
-    clock = FakeClock()
-    path = folder / "template.db"
-    init_db(path, clock=clock, entropy=SeededEntropy())
     outside = Outside()
     objects = outside.objects
     first = objects.commit(
         objects.write_tree({".orchestrator.toml": config.encode(), "app.py": b"1\n"}), [], "First"
     )
     outside.forge.heads["main"] = first
-    template = Template(path, outside, clock)
-    database = SqliteDatabase(path, clock=clock)
+    template = Template(ledger, outside)
+    database = ledger.open()
     try:
         with database.write() as tx:
             repositories.add(tx, repositories.Repository(REPO, "local", "/nowhere", "SMP"))
@@ -480,7 +476,7 @@ def installed(
 ) -> Iterator[Installation]:
     """The product in front of a template itself, alone: what it does is what everybody begins with."""
     process = MemoryProcess(number)
-    database = SqliteDatabase(template.path, clock=template.clock)
+    database = template.ledger.open()
     try:
         register(database, process)
         around = Surroundings(

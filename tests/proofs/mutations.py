@@ -4,13 +4,12 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pytest import MonkeyPatch
 
 from orchestrator import transition_lease
-from orchestrator.db import effects, events, jobs, leases, slots, sqlite, tasks
+from orchestrator.db import effects, events, jobs, leases, postgres, slots, sqlite, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.statements import statement
 from orchestrator.deploy.records import Claimant
@@ -38,6 +37,7 @@ from tests.proofs import explorer
 from tests.proofs.interleaving import Budget
 from tests.proofs.memory_deployer import MemoryDeployer, Record, key_of
 from tests.proofs.memory_forge import MemoryForge
+from tests.proofs.memory_ledgers import MemoryLedger
 from tests.proofs.play import Scenario
 from tests.proofs.scenarios import SCENARIOS
 
@@ -63,11 +63,11 @@ class Mutation:
     budget: Budget | None = None
     early: bool = False  # the bug was there before the scenario begins
 
-    def stage(self, folder: Path, patch: MonkeyPatch) -> explorer.Stage:
+    def stage(self, ledger: MemoryLedger, patch: MonkeyPatch) -> explorer.Stage:
         """The scenario, with the bug in the code."""
         if self.early:
             self.apply(patch)
-        stage = explorer.Stage(self.where, folder, without=self.without)
+        stage = explorer.Stage(self.where, ledger, without=self.without)
         if not self.early:
             self.apply(patch)
         return stage
@@ -260,6 +260,16 @@ def _epoch_read_before_the_transaction(patch: MonkeyPatch) -> None:
 
     patch.setattr(leases, "lock_epoch", lock_epoch)
     patch.setattr(sqlite, "statement", _without_epochs)
+
+
+def _epoch_test_without_its_lock(patch: MonkeyPatch) -> None:
+    """The epoch is compared as it is committed, and may be raised before what was permitted by it is written."""
+    real = postgres.text_of
+
+    def text_of(name: str, *, snapshot: bool = False) -> bytes:
+        return real(name, snapshot=snapshot or name == "leases.epoch")
+
+    patch.setattr(postgres, "text_of", text_of)
 
 
 def _without_epochs(name: str) -> str:
@@ -627,3 +637,15 @@ MUTATIONS = (
     Mutation("the act sets the fence", "N4", _act_sets_the_fence, CANCEL, GIVEN_UP, STILL),
     Mutation("main's old value is read later", "N1", _old_value_read_later, MAIN, "not built on it"),
 )
+
+ON_POSTGRES = (
+    Mutation(
+        "epoch test without FOR UPDATE",
+        "H3",
+        _epoch_test_without_its_lock,
+        CANCEL,
+        "ended with an unsettled effect",
+        budget=Budget(1),
+    ),
+)
+"""Holes that only transactions side by side can have."""

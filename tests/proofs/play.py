@@ -4,18 +4,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.db import jobs, tasks
-from orchestrator.db.sqlite import SqliteDatabase
-from orchestrator.domain.errors import OrchestratorError
+from orchestrator.db.database import Database
+from orchestrator.domain.errors import InvariantError, OrchestratorError
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor, Lease
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SeededEntropy
 from orchestrator.runtime.process import Liveness
 from orchestrator.runtime.waypoints import Waypoints
 from orchestrator.stage_engine.situation import Outcome
+from tests.proofs.held_statements import HeldStatements, WaitingActor
 from tests.proofs.interleaving import (
     ActorThread,
     Branch,
@@ -29,7 +30,7 @@ from tests.proofs.interleaving import (
     digest,
 )  # fmt: skip
 from tests.proofs.laws import Memory, Scene, after_every_step, at_rest, remember
-from tests.proofs.ledger_reader import LedgerReader
+from tests.proofs.memory_ledgers import MemoryLedger, ServerLedger
 from tests.proofs.memory_world import (
     Installation,
     MemoryProcess,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 REST = 50  # the process that comes last and finds everybody else dead
 PASSES = 8
 MAX_STEPS = 3_000
+DEADLOCK_S = 60.0  # the server needs one second to see that two wait for each other
 COMMAND = "command"  # who lands a deploy command that has not taken effect yet
 
 Script = Callable[[Installation], object]
@@ -65,7 +67,7 @@ class Scenario:
     """A world to begin with, who acts in it, and how often it may misbehave."""
 
     name: str
-    make: Callable[[Path], Template]
+    make: Callable[[MemoryLedger], Template]
     actors: tuple[ActorSpec, ...]
     config: str
     budget: Budget = Budget()
@@ -101,7 +103,7 @@ class Play:
         self._back.acquire()
         self._version = Version()
         self._acts = 0
-        self._databases: list[SqliteDatabase] = []
+        self._databases: list[Database] = []
         fate = Liveness.UNKNOWN if self._scenario.takeover else Liveness.ALIVE
         self._processes = {number: MemoryProcess(number, fate) for number in stage.numbers}
         self._owners: dict[str, Lease] = {}
@@ -110,7 +112,7 @@ class Play:
         self._scheduler = Scheduler(Held(self._actors))
         for spec in self._scenario.actors:
             self._add(spec)
-        self._reader = LedgerReader(stage.path)
+        self._reader = stage.ledger.reader()
         self._memory = Memory()
         self._checked = False
         self._result = Run(decisions.made, decisions.branches)
@@ -121,9 +123,7 @@ class Play:
         self._problem: Exception | None = None
 
     def close(self) -> None:
-        for actor in self._actors.values():
-            if not actor.ended:
-                actor.send_on("abandon")
+        self._send_home()
         self._reader.close()
         for database in self._databases:
             database.close()
@@ -164,7 +164,34 @@ class Play:
         return self._decisions.choose(self._options(ready))
 
     def _ready(self) -> list[str]:
-        return [name for name, actor in self._actors.items() if not actor.ended and not actor.crashed]
+        free = [n for n, a in self._actors.items() if not (a.ended or a.crashed or a.waiting)]
+        waiting = any(actor.waiting for actor in self._actors.values())
+        if free or not waiting:
+            return free
+        self._let_come(somebody=True)  # they wait for each other: the server ends one of them
+        return self._ready()
+
+    def _let_come(self, *, somebody: bool = False) -> None:
+        """Whoever waited for a lock that is free by now stands at its next call before anybody chooses; ``somebody``:
+        wait for that."""
+        clock, came = SystemClock(), True
+        end = clock.boottime() + DEADLOCK_S
+        while came or somebody:
+            came = any(actor.come() for actor in self._actors.values() if actor.waiting)
+            somebody = somebody and not came
+            if somebody and clock.boottime() > end:
+                raise InvariantError("all wait for locks, and the server ends nobody")
+
+    def _send_home(self) -> None:
+        """Whoever still stands somewhere; those first for whom others may be waiting."""
+        for actor in self._actors.values():
+            if actor.waiting:
+                actor.order = "abandon"
+        for actor in self._actors.values():
+            if not actor.ended and not actor.waiting:
+                actor.send_on("abandon")
+        while any(actor.waiting for actor in self._actors.values()):
+            self._let_come(somebody=True)
 
     def _go_on(self, actor: ActorThread) -> str | None:
         """In an actor's own thread, at its next call: whether it is the one that goes on."""
@@ -225,7 +252,7 @@ class Play:
             raise actor.error
         if actor.error is not None:
             self._result.broken.append(f"an error of ours: {name}: {actor.error!r}")
-        if actor.ended or order == "crash":
+        if actor.ended or actor.waiting or order == "crash":
             self._after_step()
 
     def _before_step(self, actor: ActorThread, choice: str) -> None:
@@ -235,6 +262,7 @@ class Play:
             self._result.trace.append(f"{choice}: {actor.at}")
 
     def _after_step(self) -> None:
+        self._let_come()
         self._result.steps += 1
         if self._explain and self._result.trace:
             self._result.trace[-1] += "".join(f" {name}" for name in self._version.steps)
@@ -261,17 +289,18 @@ class Play:
         self._processes[number].fate = Liveness.DEAD
         for name, process in self._of.items():
             if process == number:
-                self._actors[name].crashed = True
+                actor = self._actors[name]
+                actor.crashed = True
                 self._owners.pop(name, None)
+                if actor.inside and not actor.waiting:
+                    actor.send_on("crash")  # the server undoes what it was at
 
     def _come_to_rest(self, name: str) -> None:
         if self._over:
             return
         for number, process in self._processes.items():
             process.fate = Liveness.ALIVE if number == REST else Liveness.DEAD
-        for actor in self._actors.values():
-            if not actor.ended:
-                actor.send_on("abandon")
+        self._send_home()
         self._owners.clear()
         self._add(ActorSpec(name, REST, lambda app: settle_everything(app, self._stage.template.tasks)))
         self._free_run = True
@@ -291,7 +320,7 @@ class Play:
             return False
         state = (
             [
-                (name, "gone") if actor.ended or actor.crashed else (name, actor.chain, actor.at)
+                (name, "gone") if actor.ended or actor.crashed else (name, actor.chain, actor.at, actor.waiting)
                 for name, actor in self._actors.items()
             ],
             self._version.value, self._outside.state(), [str(call.point) for call in self._scheduler.late],
@@ -325,21 +354,24 @@ class Play:
     # --- who there is ---------------------------------------------------------------------------------------------
 
     def _add(self, spec: ActorSpec) -> None:
-        actor = ActorThread(spec.name, lambda: self._work(spec), self._back, self._go_on)
+        how = (spec.name, lambda: self._work(spec), self._back, self._go_on)
+        ledger = self._stage.ledger
+        actor = WaitingActor(*how, ledger.blocked) if isinstance(ledger, ServerLedger) else ActorThread(*how)
         self._actors[spec.name] = actor
         self._of[spec.name] = spec.process
 
     def _work(self, spec: ActorSpec) -> None:
         actor = self._actors[spec.name]
         process = self._processes.get(spec.process) or MemoryProcess(0)
-        real = SqliteDatabase(self._stage.path, clock=self._stage.template.clock)
+        real = self._stage.ledger.open()
         self._databases.append(real)
         wire = HeldWire(self._scheduler, lambda: actor, self._noted)
         around = Surroundings(
             self._outside, list(self._processes.values()), self._stage.template.clock, wire=wire,
             commands=self, waypoints=self._waypoints(), entropy=SeededEntropy(sum(spec.name.encode())), coin=self.coin,
         )  # fmt: skip
-        database = HeldDatabase(real, self._scheduler, actor, self._version)
+        held = HeldStatements if self._stage.ledger.by_statement else HeldDatabase
+        database = held(real, self._scheduler, actor, self._version)
         app = Installation(database, process, around)
         self._track(app, spec.name)
         spec.script(app)

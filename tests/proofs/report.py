@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.postgres_server import postgres_version
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "proofs"  # not committed
 
@@ -25,6 +27,11 @@ class Scenario:
     ended: dict[str, str] = field(default_factory=dict)  # work item → stage
     findings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+
+def of(name: str, database: str) -> Path:
+    """Where the report of a sweep lies; each database has its own."""
+    return FOLDER / (f"{name}.jsonl" if database == "sqlite" else f"{name}-{database}.jsonl")
 
 
 def append(path: Path, scenario: Scenario) -> None:
@@ -45,7 +52,7 @@ def read(path: Path) -> list[Scenario]:
     return list(found.values())
 
 
-def summary(name: str, scenarios: Sequence[Scenario]) -> str:
+def summary(name: str, scenarios: Sequence[Scenario], database: str = "sqlite") -> str:
     """Figures, seeds, versions, duration."""
     counts: Counter[str] = Counter()
     points: Counter[str] = Counter()
@@ -64,7 +71,7 @@ def summary(name: str, scenarios: Sequence[Scenario]) -> str:
         "  " + ", ".join(f"{what} {n:,}" for what, n in sorted(counts.items())),
         f"  different points {len(points)}; tasks ended: "
         + ", ".join(f"{s} {n}" for s, n in sorted(ended.items())),
-        f"  {seconds:,.0f} s; {versions()}",
+        f"  {seconds:,.0f} s; {versions(database)}",
         f"  findings: {sum(len(s.findings) for s in broken)} in {len(broken)} scenarios",
     ]
     for scenario in broken:
@@ -72,16 +79,21 @@ def summary(name: str, scenarios: Sequence[Scenario]) -> str:
     return "\n".join(lines)
 
 
-def versions() -> str:
+def versions(database: str = "sqlite") -> str:
     """What it was run with."""
     git = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.strip()
     return (
-        f"commit {commit or '?'}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, git {git}, "
+        f"commit {commit or '?'}, Python {platform.python_version()}, {database_version(database)}, git {git}, "
         f"Linux {platform.release().split('-')[0]}"
     )
+
+
+def database_version(database: str) -> str:
+    """As in "SQLite 3.40.1"."""
+    return f"SQLite {sqlite3.sqlite_version}" if database == "sqlite" else postgres_version()
 
 
 def progress(scenario: Scenario) -> None:

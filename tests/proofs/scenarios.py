@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from orchestrator.db import tasks
 from orchestrator.domain.errors import OutsideError, RequestRefused
@@ -20,6 +19,7 @@ from orchestrator.rules.transitions import (
     StepKind,
 )
 from tests.proofs.interleaving import Budget
+from tests.proofs.memory_ledgers import MemoryLedger
 from tests.proofs.memory_world import (
     CONFIG,
     REPO,
@@ -40,7 +40,7 @@ CONFIRM = f"{StepKind.APPROVAL}:{CONFIRM_DEPLOY}"
 CONFIRMED = CONFIG + "[approvals]\ndeploy = true\n"
 STAGED = CONFIG + STAGING
 
-Made = Callable[[Path], Template]
+Made = Callable[[MemoryLedger], Template]
 
 
 # --- where it begins --------------------------------------------------------------------------------------------------
@@ -54,8 +54,8 @@ def standing_before(
     ``sick``: the first task's version does not keep well there. ``moved``: somebody has pushed to main since.
     """
 
-    def make(folder: Path) -> Template:
-        template = new_template(folder, config=config, count=count)
+    def make(ledger: MemoryLedger) -> Template:
+        template = new_template(ledger, config=config, count=count)
         if step is not None:
             with installed(template, waypoints=StopAt(step)) as app:
                 app.drive(FIRST, Actor.MONITOR, looks=30)
@@ -72,8 +72,8 @@ def broken_after_its_merge(
 ) -> Made:  # fmt: skip
     """The first task's deploy was undone, the repository is frozen; the second is tested, and ``sick`` or not."""
 
-    def make(folder: Path) -> Template:
-        template = new_template(folder, count=2)
+    def make(ledger: MemoryLedger) -> Template:
+        template = new_template(ledger, count=2)
         template.outside.sick.add(("production", "SMP-1"))
         template.outside.environments.honours_token = honours_token
         with installed(template) as app:

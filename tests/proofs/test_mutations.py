@@ -1,21 +1,34 @@
 """Each seeded bug is found by the law that was meant to find it, in a run that can be repeated."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.proofs.explorer import Stage, explore
 from tests.proofs.interleaving import Diverged
-from tests.proofs.mutations import MUTATIONS, Mutation
+from tests.proofs.memory_ledgers import NewLedger
+from tests.proofs.mutations import MUTATIONS, ON_POSTGRES, Mutation
 
 SCHEDULES = 600
 
 pytestmark = pytest.mark.usefixtures("quietly")
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_the_bug_is_found(memory_folder: Path, monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
-    stage = mutation.stage(memory_folder / "with", monkeypatch)
+def test_the_bug_is_found(new_ledger: NewLedger, monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+    _is_found(new_ledger, monkeypatch, mutation)
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("mutation", ON_POSTGRES, ids=lambda mutation: mutation.name)
+def test_the_bug_is_found_between_two_statements(
+    new_ledger: NewLedger, monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    """Of two transactions side by side; SQLite has one writer at a time and never shows it."""
+    _is_found(new_ledger, monkeypatch, mutation)
+
+
+def _is_found(new_ledger: NewLedger, monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+    stage = mutation.stage(new_ledger(), monkeypatch)
     budget = stage.scenario.budget
     report = explore(stage, preemptions=budget.preemptions, seconds=500, schedules=SCHEDULES)
     assert report.found is not None
@@ -26,7 +39,7 @@ def test_the_bug_is_found(memory_folder: Path, monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.undo()
     try:
-        unharmed = Stage(mutation.where, memory_folder / "without").run(report.found.choices, explain=True)
+        unharmed = Stage(mutation.where, new_ledger()).run(report.found.choices, explain=True)
     except Diverged:
         return  # without the bug the run cannot even go that way
     assert unharmed.broken == []

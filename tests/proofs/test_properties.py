@@ -26,7 +26,7 @@ from tests.proofs.conftest import MEMORY
 from tests.proofs.explorer import quiet
 from tests.proofs.interleaving import Crashed
 from tests.proofs.laws import Memory, Scene, after_every_step, at_rest, remember
-from tests.proofs.ledger_reader import LedgerReader
+from tests.proofs.memory_ledgers import FileLedger
 from tests.proofs.memory_world import (
     CONFIG,
     Installation,
@@ -148,10 +148,10 @@ class Deliveries(RuleBasedStateMachine):
         self._stack.append(lambda: quietness.__exit__(None, None, None))
         folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self._stack.append(folder.cleanup)
-        self.template: Template = new_template(Path(folder.name) / "template", config=CONFIG, count=2)
-        self.path = Path(folder.name) / "run.db"
-        self.outside: Outside = self.template.copy_to(self.path)
-        self.reader = LedgerReader(self.path)
+        self.ledger = FileLedger(Path(folder.name))
+        self.template: Template = new_template(self.ledger, config=CONFIG, count=2)
+        self.outside: Outside = self.template.outside
+        self.reader = self.ledger.reader()
         self._stack.append(self.reader.close)
         self.memory = Memory()
         self.broken: list[str] = []
@@ -166,7 +166,7 @@ class Deliveries(RuleBasedStateMachine):
     def start(self) -> tuple[Installation, FaultyDatabase]:
         process = MemoryProcess(len(self.processes) + 1, Liveness.ALIVE)
         self.processes.append(process)
-        database = FaultyDatabase(SqliteDatabase(self.path, clock=self.template.clock), self.judge)
+        database = FaultyDatabase(self.ledger.open(), self.judge)
         register(database, process)
         around = Surroundings(
             self.outside, self.processes, self.template.clock, wire=FaultyWire(database, self.late, self.judge),

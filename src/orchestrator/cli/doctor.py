@@ -8,6 +8,7 @@ import click
 from orchestrator.cli.channel_checks import channels
 from orchestrator.cli.checks import Finding, Level, examine
 from orchestrator.cli.desk import settings_for_command
+from orchestrator.cli.forge_checks import forges
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json, width
 from orchestrator.runtime.git import Git
@@ -41,9 +42,11 @@ def command(as_json: bool) -> int:
     """
     processes = SystemProcesses()
     settings = settings_for_command()
+    http = SystemHttp()
     found = [
         *examine(settings, os.environ, Git(processes), processes),
-        *channels(settings, SystemHttp()),
+        *forges(settings, os.environ, http),
+        *channels(settings, http),
     ]
     bad = [finding for finding in found if finding.level is Level.FAILED]
     if as_json:

@@ -142,7 +142,7 @@ class GiteaForge:
 
     def pull_requests(self, branch: str) -> Sequence[PullRequest]:
         """The pull requests whose head is ``branch``, oldest first; of the closed ones those that were changed last."""
-        known = self._api.pulls()
+        known = self._api.pulls(self.default_branch)
         return [known[number] for number in sorted(known) if known[number].branch == branch]
 
     def open_pr(self, branch: str, title: str, body: str) -> PullRequest:
@@ -172,7 +172,7 @@ class GiteaForge:
         answer = self._api.close(number)
         if answer.ok:
             return
-        known = self._api.pull(number)
+        known = self._api.pull(number, self.default_branch)
         if known is None:
             raise OutsideError(f"There is no pull request {number}.")
         if known.state == "open":
@@ -206,12 +206,11 @@ class GiteaForge:
         :raises OutsideError: there is none.
         """
         if number is not None:
-            pull = self._api.pull(number)
+            pull = self._api.pull(number, self.default_branch)
         else:
             heads = (candidate.sha, candidate.head_sha)
-            pull = next(
-                (p for p in self._api.pulls().values() if p.state == "open" and p.head_sha in heads), None
-            )  # fmt: skip
+            known = self._api.pulls(self.default_branch).values()
+            pull = next((one for one in known if one.state == "open" and one.head_sha in heads), None)
         if pull is None or pull.state != "open":
             shown = f"Pull request {number} is {pull.state}" if pull else "There is no pull request"
             raise OutsideError(f"{shown}; {candidate.sha} cannot be merged.")
@@ -236,4 +235,4 @@ class GiteaForge:
             if not later or self._clock.boottime() >= deadline:
                 return answer
             self._clock.wait(threading.Event(), self._entropy.jitter(LATER_S))
-            self._api.pull(number)  # has it look again
+            self._api.pull(number, self.default_branch)  # has it look again

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
@@ -59,11 +59,21 @@ class RepositoryFacts:
     merge: bool  # whether it may make a merge commit
     archived: bool
     may_push: bool
+    administered: bool  # by our user
 
     @property
     def merges(self) -> bool:
         """Whether it merges in a way that we can use."""
         return self.fast_forward or self.merge
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFacts:
+    """What the server says about a branch."""
+
+    protected: bool
+    required_approvals: int
+    may_merge: bool
 
 
 class GiteaApi:
@@ -92,10 +102,25 @@ class GiteaApi:
             merge=told.get("allow_merge_commits") is not False,
             archived=told.get("archived") is True,
             may_push=rights.get("push") is not False,
+            administered=rights.get("admin") is True,
         )
 
-    def pull(self, number: int) -> PullRequest | None:
-        """One pull request, None where there is none. Asking also has the server find out whether it can be merged.
+    def branch(self, name: str) -> BranchFacts:
+        """What the server says about a branch now.
+
+        :raises AuthorityUnreachable: it cannot be asked, or there is no such branch.
+        """
+        told = _mapping(self._asked(f"/branches/{quote(name, safe='')}").body)
+        approvals = told.get("required_approvals")
+        return BranchFacts(
+            protected=told.get("protected") is True,
+            required_approvals=approvals if isinstance(approvals, int) else 0,
+            may_merge=told.get("user_can_merge") is not False,
+        )
+
+    def pull(self, number: int, base: str) -> PullRequest | None:
+        """One pull request against ``base``, None where there is none: a person may have pointed it elsewhere. Asking
+        also has the server find out whether it can be merged.
 
         :raises AuthorityUnreachable: it cannot be asked.
         """
@@ -103,17 +128,19 @@ class GiteaApi:
         if answer.status == HTTPStatus.NOT_FOUND:
             self.repository()  # else a lost right would look like a pull request that is gone
             return None
-        return self._shown(_mapping(_good(answer, self.full_name).body))
+        pull = _mapping(_good(answer, self.full_name).body)
+        return self._shown(pull) if _is_against(pull, base) else None
 
-    def pulls(self) -> dict[int, PullRequest]:
-        """Every open pull request of the repository's own branches, and the closed ones that were changed last.
+    def pulls(self, base: str) -> dict[int, PullRequest]:
+        """Every open pull request of the repository's own branches against ``base``, and the closed ones that were
+        changed last.
 
         :raises AuthorityUnreachable: they cannot be asked for.
         """
         found = self._list("/pulls", {"state": "open", "sort": "oldest"}, PAGES)
         # Afterwards: one that is closed meanwhile must not be in neither.
         found += self._list("/pulls", {"state": "closed", "sort": "recentupdate"}, CLOSED_PAGES)
-        shown = [self._shown(pull) for pull in found if not _from_a_fork(pull)]
+        shown = [self._shown(pull) for pull in found if _is_against(pull, base)]
         return {pull.number: pull for pull in shown}
 
     # -- acts --------------------------------------------------------------------------------------------------
@@ -287,6 +314,7 @@ def _text(of: Mapping[str, object], name: str) -> str:
     return value
 
 
-def _from_a_fork(pull: Mapping[str, object]) -> bool:
+def _is_against(pull: Mapping[str, object], branch: str) -> bool:
+    """Whether a pull request would bring a branch of the repository itself, not of a fork, into this one."""
     head, base = _mapping(pull.get("head")), _mapping(pull.get("base"))
-    return head.get("repo_id") != base.get("repo_id")
+    return head.get("repo_id") == base.get("repo_id") and base.get("ref") == branch

@@ -186,10 +186,11 @@ class RemoteGit:
         return self.mirror.read(_kept(candidate)) == candidate.sha and fence == fence_of(candidate)
 
     def show(self, candidate: Candidate, branch: str, *, held: InstallationMark | None = None) -> None:
-        """Make M the branch's tip in place of the head that it was made of, while its fence stands. Safe to repeat.
+        """Make M the branch's tip in place of the head that it was made of, while its fence stands and main is its
+        first parent. Safe to repeat.
 
         :raises InstallationChanged: the mark is not ``held``.
-        :raises OutsideError: M was given up, or somebody else has moved the branch.
+        :raises OutsideError: M was given up, or main or the branch has moved.
         """
         ref = fence_ref(candidate.task_id)
 
@@ -198,12 +199,14 @@ class RemoteGit:
             if fence is None or not fence.prepared(candidate):
                 raise OutsideError(f"The candidate {candidate.sha} is not prepared; it cannot be merged.")
             self._verify(candidate)
+            self._expect(self.default_branch, candidate.base_sha)
+            marked = self._marked(held)  # also where there is nothing to push
             if self.mirror.read(HEADS + branch) == candidate.sha:
                 return []
             self._expect(branch, candidate.head_sha)
             again = RefChange(ref, at, self.mirror.note(fence_of(candidate).blob()))
             moved = RefChange(HEADS + branch, candidate.head_sha, candidate.sha)
-            return [moved, again, *self._marked(held)]
+            return [moved, again, *marked]
 
         self._race(plan, f"its branch {branch}")
 

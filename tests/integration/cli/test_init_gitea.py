@@ -76,6 +76,24 @@ def test_while_a_service_runs_it_registers(
         assert again.code == 2
 
 
+def test_doctor_tells_of_settings_at_the_server(
+    server: FakeGitea, here: Here, mine: tuple[Hand, Repository]
+) -> None:
+    hand, there = mine
+    assert here("init", "--gitea", NAME, cwd=hand.folder).code == 0
+    assert "main is not protected" in here("doctor", cwd=hand.folder).out
+    there.protections["main"] = {"enable_push": False, "required_approvals": 1}
+    said = here("doctor", cwd=hand.folder).out
+    assert "main asks for approvals (1)" in said
+    assert "not protected" not in said
+    there.archived = True
+    said = here("doctor", cwd=hand.folder)
+    assert said.code == 1
+    assert "It is archived." in said.out
+    server.revoke_token()
+    assert "refuses our token" in here("doctor", cwd=hand.folder).out
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

@@ -288,6 +288,16 @@ def test_who_does_not_hold_the_mark_prepares_merges_and_revokes_nothing(
     assert house.main == candidate.sha
 
 
+def test_the_mark_is_looked_at_also_where_the_candidate_is_the_head_already(
+    house: GiteaHouse, server: FakeGitea, candidate: Candidate
+) -> None:
+    house.forge.git.show(candidate, BRANCH)  # type: ignore[attr-defined]
+    house.other_life().claim_installation(None, MARK)
+    with pytest.raises(InstallationChanged):
+        house.forge.merge(candidate, 1)
+    assert merges_asked(server) == []
+
+
 def test_what_was_prepared_and_merged_is_found_again(house: GiteaHouse, candidate: Candidate) -> None:
     before = house.main
     assert [seen.sha for seen in house.forge.candidates()] == [candidate.sha]
@@ -337,6 +347,28 @@ def test_a_branch_that_somebody_has_moved_is_left_alone(
     house.forge.revoke_merge(candidate, "newer")
     assert house.forge.tip(BRANCH) == theirs
     assert house.forge.pull_requests(BRANCH)[0].state == ("closed" if gone else "open")
+
+
+def test_a_pull_request_that_was_pointed_at_another_branch_is_not_merged(
+    house: GiteaHouse, server: FakeGitea, candidate: Candidate
+) -> None:
+    house.there.git("update-ref", "refs/heads/release", candidate.base_sha)
+    house.there.pulls[0].base = "release"
+    assert list(house.forge.pull_requests(BRANCH)) == []
+    for number in (1, None):
+        with pytest.raises(OutsideError, match="no pull request"):
+            house.forge.merge(candidate, number)
+    assert merges_asked(server) == []
+
+
+def test_an_older_main_is_noticed_before_the_branch_is_touched(
+    house: GiteaHouse, server: FakeGitea, candidate: Candidate
+) -> None:
+    house.outsider_pushes({"theirs.txt": "1\n"})
+    with pytest.raises(OutsideError, match="The branch main is at"):
+        house.forge.merge(candidate, 1)
+    assert house.forge.tip(BRANCH) == candidate.head_sha
+    assert merges_asked(server) == []
 
 
 def test_extra_pull_requests_are_shown_and_those_of_forks_are_not(house: GiteaHouse, head: Sha) -> None:
@@ -446,7 +478,7 @@ class Watched(SystemProcesses):
 def test_the_token_stands_in_no_command_line_file_address_or_message(
     house: GiteaHouse, server: FakeGitea, candidate: Candidate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    processes = Watched()
+    processes, secret = Watched(), server.token
     told: list[str] = []
     mirror = house.root / "watched.git"
     forge = gitea_forge(server, Git(processes), mirror)
@@ -460,7 +492,6 @@ def test_the_token_stands_in_no_command_line_file_address_or_message(
             told += [str(error), getattr(error, "stderr", ""), repr(error.__cause__)]
             cause = error.__cause__
             told += [cause.stderr] if isinstance(cause, GitError) else []
-    secret = next(iter(FakeGitea(house.root / "x").tokens))
     basic = next(c.headers["authorization"] for c in server.journal.calls if "info/refs" in c.path)
     found = [*processes.argvs, *told, caplog.text, forge.fetch_url()]
     found += [p.read_text("latin-1") for p in mirror.rglob("*") if p.is_file() and not p.is_socket()]

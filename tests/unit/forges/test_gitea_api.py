@@ -63,7 +63,7 @@ def api(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Git
         PULL | {"number": "1"},
         PULL | {"number": True},
         PULL | {"head": None},
-        PULL | {"head": {"ref": "x", "sha": "../../etc"}},
+        PULL | {"head": PULL["head"] | {"sha": "../../etc"}},
         PULL | {"state": 7},
     ],
     ids=[
@@ -83,7 +83,7 @@ def api(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Git
 )
 def test_what_is_no_pull_request_is_none(body: Any) -> None:
     with pytest.raises(AuthorityUnreachable):
-        api(200, body).pull(1)
+        api(200, body).pull(1, "main")
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_what_is_no_pull_request_is_none(body: Any) -> None:
 )
 def test_what_is_no_list_is_none(body: Any) -> None:
     with pytest.raises(AuthorityUnreachable):
-        api(200, body, {"x-total-count": "1"}).pulls()
+        api(200, body, {"x-total-count": "1"}).pulls("main")
 
 
 def test_a_list_without_an_end_is_given_up() -> None:
     endless = api(200, [PULL] * PAGE, {"x-total-count": "999999999"})
     with pytest.raises(AuthorityUnreachable, match="too many"):
-        endless.pulls()
+        endless.pulls("main")
     assert len(endless._http.asked) == PAGES  # type: ignore[attr-defined]
 
 
@@ -109,12 +109,12 @@ def test_what_a_server_says_cannot_draw_on_a_terminal() -> None:
 
 def test_a_pull_request_of_a_fork_is_not_ours() -> None:
     fork = PULL | {"head": PULL["head"] | {"repo_id": 2}}
-    assert api(200, [fork], {"x-total-count": "1"}).pulls() == {}
+    assert api(200, [fork], {"x-total-count": "1"}).pulls("main") == {}
     gone = PULL | {"head": PULL["head"] | {"repo_id": -1}}
-    assert api(200, [gone], {"x-total-count": "1"}).pulls() == {}
+    assert api(200, [gone], {"x-total-count": "1"}).pulls("main") == {}
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_another_address_is_not_followed(status: int) -> None:
     with pytest.raises(AuthorityUnreachable, match="points to https://evil.example"):
-        api(status, b"", {"location": "https://evil.example/x"}).pull(1)
+        api(status, b"", {"location": "https://evil.example/x"}).pull(1, "main")

@@ -31,6 +31,8 @@ class Service:
         ]
         if app.telegram_outbox is not None:
             self._loops.append(self._loop(app.telegram_outbox, wake=app.wakeups.alerts))
+        if app.settings.on_postgres:  # a file has one owner
+            self._loops.append(self._loop(app.schema_watch))
         if app.settings.reaper_enabled:
             self._loops += [self._loop(app.reaper), self._loop(app.lease_reaper)]
         if app.settings.drift_watch_enabled:

@@ -24,6 +24,7 @@ from orchestrator.daemons.outbox import Outbox
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.recovery import Recovery
+from orchestrator.daemons.schema_watch import SchemaWatch
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
@@ -31,6 +32,7 @@ from orchestrator.db import evidence, mail
 from orchestrator.db.counted import CountedDatabase
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
+from orchestrator.db.migrate import newest
 from orchestrator.db.opening import open_migrated, open_to_look
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
@@ -198,6 +200,16 @@ class App:
     def heartbeat(self) -> Heartbeat:
         """The pulse."""
         return Heartbeat(self.registration, interval_s=self.settings.heartbeat_interval_s)
+
+    @cached_property
+    def schema_watch(self) -> SchemaWatch:
+        """Notices a newer version."""
+        return SchemaWatch(
+            self.database,
+            newest(),
+            superseded=self.wakeups.superseded,
+            interval_s=self.settings.heartbeat_interval_s,
+        )
 
     @contextmanager
     def signals(self) -> Iterator[None]:

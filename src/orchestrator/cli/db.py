@@ -19,7 +19,7 @@ LONGEST = 4096
 
 @click.group("db")
 def command() -> None:
-    """Where the ledger lies."""
+    """Where the ledger lies: copy it from a SQLite file to PostgreSQL, or back."""
 
 
 @command.command("copy")

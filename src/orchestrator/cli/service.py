@@ -36,7 +36,8 @@ class Running:
     """A service at work."""
 
     url: str
-    stop: threading.Event  # set by SIGTERM or Ctrl-C
+    stop: threading.Event  # set by SIGTERM or Ctrl-C, and where a newer version has taken the database over
+    newer: list[int]  # that version's schema, then
 
 
 @contextmanager
@@ -52,13 +53,20 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
     )
     with ExitStack() as stack:
         stop = _stop_on_signals()
+        newer: list[int] = []
+
+        def superseded(schema: int) -> None:
+            newer.append(schema)
+            stop.set()
+
+        app.wakeups.on_superseded(superseded)
         stack.callback(service.stop)
         stack.callback(web.stop)
         url = web.start()
         service.start()
         owner = Owner(_reachable(app.settings.host, url), local.reveal(), role, app.processes.own())
         stack.enter_context(announced(app.settings.home, owner))
-        yield Running(url, stop)
+        yield Running(url, stop, newer)
 
 
 def _http(app: App, service: Service, local: Secret) -> FastAPI:

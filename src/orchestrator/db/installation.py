@@ -61,6 +61,14 @@ def known(tx: Tx) -> dict[RepoName, Known]:
     }
 
 
+def schema(tx: Tx) -> int:
+    """The number of the schema that the database has now."""
+    row = tx.one("installation.schema")
+    if row is None:
+        raise InvariantError("the database does not say which schema it has")
+    return int(row["number"])
+
+
 def states(tx: Tx) -> list[RepoState]:
     """How each repository stands, for people."""
     return [

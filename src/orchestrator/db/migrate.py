@@ -76,6 +76,11 @@ def migrations(dialect: str = "sqlite") -> dict[int, str]:
     return {number: found[number].read_text(encoding="utf-8") for number in range(first, first + len(found))}
 
 
+def newest() -> int:
+    """The number of this version's schema, which is the same on both databases."""
+    return max(migrations())
+
+
 def schema_of(connection: sqlite3.Connection) -> str:
     """The schema as text, for comparison and for the reference page."""
     rows = connection.execute(

@@ -34,6 +34,7 @@ class Wakeups:
         self._on_tasks: Callable[[Iterable[int], Actor], None] | None = None
         self._stops: dict[int, Callable[[str], None]] = {}
         self._tell: Callable[[Signal], None] = lambda signal: None
+        self._on_superseded: Callable[[int], None] = lambda schema: None
 
     def relay(self, tell: Callable[[Signal], None]) -> None:
         """How other processes are told of what this one has no use for, or no room."""
@@ -51,6 +52,14 @@ class Wakeups:
             case "stop":
                 for job_id in signal.ids:
                     self._stop_here(job_id, signal.said)
+
+    def on_superseded(self, listener: Callable[[int], None]) -> None:
+        """Who ends the service where a newer version has taken the database over; it is told the newer schema."""
+        self._on_superseded = listener
+
+    def superseded(self, schema: int) -> None:
+        """A newer version has taken the database over."""
+        self._on_superseded(schema)
 
     def on_tasks(self, listener: Callable[[Iterable[int], Actor], None]) -> None:
         """Who is told of tasks to look at."""

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.runtime.process import pid_alive
 from tests.fixtures_orch import CONFIG, Orch, ended
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPT = """\
 developer:
@@ -128,3 +128,21 @@ def test_a_command_without_a_service_nearby_wakes_those_elsewhere(shop: Orch) ->
         wait_until(lambda: stages(shop) == ["done"])
         assert f"orch serve on {os.uname().nodename} (pid {service.pid}," in shop("doctor").out
         assert ended(service).code == 0
+
+
+def test_a_service_ends_by_itself_where_a_newer_version_has_taken_over(shop: Orch) -> None:
+    """It says so, and its agent goes on for whoever comes next."""
+    shop.settings["ORCH_HEARTBEAT_INTERVAL_S"] = "0.2"
+    registered(shop, seconds=600)
+    with shop.serving() as service:
+        assert shop("task", "add", "Ticket", "--label", "fast").code == 0
+        wait_until(lambda: running_in(shop, "development"))
+        with closing(psycopg.connect(shop.settings["ORCH_DATABASE_URL"], autocommit=True)) as connection:
+            connection.execute("UPDATE schema_version SET number = number + 1")
+        _, err = service.communicate(timeout=PATIENCE_S)
+        assert service.returncode == 2
+        assert "A newer version has brought the database to schema" in err
+        assert shop.supervisors()
+        said = shop("serve")
+        assert said.code == 2
+        assert "Start the newer version" in said.err

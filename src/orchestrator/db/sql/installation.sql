@@ -1,6 +1,9 @@
 -- name: identity
 SELECT installation_id, sequence FROM installation WHERE one = 1;
 
+-- name: schema
+SELECT user_version AS number FROM pragma_user_version;
+
 -- name: begin
 INSERT INTO installation_starts (start_id, at) VALUES (:start_id, utc_now());
 

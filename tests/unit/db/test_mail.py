@@ -1,10 +1,12 @@
 """Messages in: once, bound to what was on show. Messages out: at least once, in order per task, poison parked."""
 
-from orchestrator.db import mail, restored
+import pytest
+
+from orchestrator.db import alerts, mail, restored
 from orchestrator.db.mail import MAX_ATTEMPTS, OutgoingMessage
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Signal, Task
-from tests.fixtures_db import Store
+from tests.fixtures_db import REFUSED, Store
 
 
 def send(store: Store, task: Task | None, *ids: str) -> None:
@@ -116,3 +118,51 @@ def test_after_an_accepted_restore_the_same_number_is_another_message(store: Sto
     assert [message.stable_id for message in due(store)] == ["a", "a@token"]
     with store.database.read() as tx:
         assert mail.known(tx, "a")
+
+
+def test_an_alert_is_copied_to_each_further_channel_and_nothing_else_is(store: Store) -> None:
+    """Under the name that it has after an accepted restore, too."""
+
+    def lying(channel: str | None) -> list[tuple[str, str, object]]:
+        with store.database.read() as tx:
+            found = mail.due(tx, channel=channel)
+        return [(message.stable_id, message.channel, message.task_id) for message in found]
+
+    task = store.new_task()
+    with store.database.write() as tx:
+        alerts.call(tx, "before", "before")
+        for channels in (["x"], ["far", "near"], ["near", "far"]):
+            mail.set_channels(tx, channels)
+    with store.database.write() as tx:
+        alerts.call(tx, "ill", "health", task_id=task.id, work_item=task.work_item)
+        alerts.call(tx, "ill, said otherwise", "health")
+        restored.name_messages_anew(tx, "token")
+        alerts.call(tx, "ill again", "health")
+        mail.send(tx, "tracker.comment", "words", {"text": "x"}, task_id=None)
+    assert lying(None) == [
+        ("alert:before", "alert", None),
+        ("alert:health", "alert", task.id),
+        ("alert:health@token", "alert", None),
+        ("words@token", "tracker", None),
+    ]
+    for channel in ("far", "near"):
+        assert lying(channel) == [
+            (f"alert:health#{channel}", channel, None),
+            (f"alert:health@token#{channel}", channel, None),
+        ]
+    assert lying("x") == []
+
+
+def test_only_an_alert_can_be_for_a_channel(store: Store) -> None:
+    """The schema's own guard."""
+    send(store, None, "a")
+    with pytest.raises(REFUSED):
+        store.raw("UPDATE outbox SET kind = 'tracker.comment', channel = 'far'")
+
+
+def test_what_is_given_up_for_good_is_parked_at_once(store: Store) -> None:
+    send(store, None, "a")
+    [message] = due(store)
+    with store.database.write() as tx:
+        assert mail.failed(tx, message, "no", 5.0, for_good=True).parked
+    assert due(store) == []

@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S = 5.0
 MAX_PAUSE_S = 900.0
+CLAIM_S = 60.0  # longer than any sending takes
 MAX_WAIT_S = 3600.0  # for a channel: whatever it asks for, it is looked at again by then
 REASON_LIMIT = 500  # characters of an error in an alert
 
@@ -64,15 +65,27 @@ class Outbox:
                 due = mail.due(tx, channel=self._channel)
             progress = 0
             for message in due:
+                if not self._ours(message):
+                    continue
                 try:
                     sent = self._deliver(message)
                 except NotNow as error:
                     self.interval_s = min(error.after_s, MAX_WAIT_S)
+                    with self._database.write() as tx:
+                        mail.put_off(tx, message, error.after_s)
                     return counts
                 counts["sent" if sent else "failed"] += 1
                 progress += sent
             if not progress:
                 return counts
+
+    def _ours(self, message: mail.OutgoingMessage) -> bool:
+        """Whether no other service sends it just now. The log and the trackers know a repeat by its id; a further
+        channel does not."""
+        if self._channel is None:
+            return True
+        with self._database.write() as tx:
+            return mail.claim(tx, message, CLAIM_S)
 
     def _deliver(self, message: mail.OutgoingMessage) -> bool:
         try:

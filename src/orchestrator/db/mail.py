@@ -172,6 +172,17 @@ def due(tx: Tx, *, channel: str | None = None, limit: int = 50) -> list[Outgoing
     ]
 
 
+def claim(tx: Tx, message: OutgoingMessage, for_s: float) -> bool:
+    """Keep other services from sending it meanwhile; False where one of them does. Whoever dies with it in hand keeps
+    it for so long."""
+    return tx.execute("mail.claim", outbox_id=message.outbox_id, for_s=for_s) == 1
+
+
+def put_off(tx: Tx, message: OutgoingMessage, delay_s: float) -> None:
+    """Not now: later again, at no cost of an attempt."""
+    tx.execute("mail.put_off", outbox_id=message.outbox_id, delay_s=delay_s)
+
+
 def sent(tx: Tx, message: OutgoingMessage) -> None:
     """A message has left."""
     tx.execute("mail.sent", outbox_id=message.outbox_id)

@@ -206,7 +206,11 @@ class _Refusals:
         count = self._counts[source, why]
         if count & (count - 1) == 0:  # 1, 2, 4, 8, …
             log.warning(
-                "delivery refused", source=source, reason=why.value, status=int(answer.status_code), count=count
+                "delivery refused",
+                source=source,
+                reason=why.value,
+                status=int(answer.status_code),
+                count=count,
             )
         return answer
 

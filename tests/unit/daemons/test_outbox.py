@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.daemons.outbox import Outbox
+from orchestrator.daemons.outbox import CLAIM_S, Outbox
 from orchestrator.db import alerts, mail
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.task import Task
@@ -208,6 +208,7 @@ class TestFurtherChannels:
         assert second.run_once() == {"sent": 1, "failed": 0}
         assert second.interval_s == 37.0
         assert [row["attempts"] for row in store.rows("SELECT attempts FROM outbox")] == [0] * 6
+        store.clock.advance(37)
         second.run_once()
         assert (channel.sent, second.interval_s) == (["one", "two", "three"], 1.0)
 
@@ -231,6 +232,40 @@ class TestFurtherChannels:
         )
         assert [json.loads(row["payload"])["work_item"] for row in rows] == [task.work_item]
         assert telemetry.snapshot()[Metric.MESSAGES_PARKED] == {"further": 2}
+
+    def test_two_services_do_not_send_the_same(self, store: Store, tmp_path: Path) -> None:
+        other = further(store, tmp_path, sent_by_other := Further(), Telemetry())
+
+        class Meanwhile(Further):
+            """The other service makes its pass while this one sends."""
+
+            def send(self, text: str, *, work_item: str | None, url: str | None, message_id: str) -> None:
+                other.run_once()
+                super().send(text, work_item=work_item, url=url, message_id=message_id)
+
+        one = further(store, tmp_path, channel := Meanwhile(), Telemetry())
+        for text in ("one", "two", "three"):
+            called(store, text)
+        one.run_once()
+        assert sorted(channel.sent + sent_by_other.sent) == ["one", "three", "two"]
+        assert channel.sent == ["one"]
+
+    def test_what_a_service_had_in_hand_when_it_died_is_sent_later(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        class Killed(BaseException):
+            """Nothing of the service's own catches it."""
+
+        dying = further(store, tmp_path, Further(Killed()), Telemetry())  # type: ignore[arg-type]
+        called(store, "ill")
+        with pytest.raises(Killed):
+            dying.run_once()
+        next_life = further(store, tmp_path, channel := Further(), Telemetry())
+        next_life.run_once()
+        assert channel.sent == []
+        store.clock.advance(CLAIM_S)
+        next_life.run_once()
+        assert channel.sent == ["ill"]
 
     def test_a_channel_that_is_taken_out_gets_no_more(self, store: Store, tmp_path: Path) -> None:
         second = further(store, tmp_path, channel := Further(), Telemetry())

@@ -56,6 +56,13 @@ WHERE sent_at IS NULL AND parked_at IS NULL AND channel IS :channel AND (not_bef
                   AND earlier.sent_at IS NULL AND earlier.parked_at IS NULL)
 ORDER BY id LIMIT :limit;
 
+-- name: claim
+UPDATE outbox SET not_before = utc_after(:for_s)
+WHERE id = :outbox_id AND sent_at IS NULL AND parked_at IS NULL AND (not_before IS NULL OR not_before <= utc_now());
+
+-- name: put_off
+UPDATE outbox SET not_before = utc_after(:delay_s) WHERE id = :outbox_id AND sent_at IS NULL AND parked_at IS NULL;
+
 -- name: sent
 UPDATE outbox SET sent_at = utc_now(), error = NULL WHERE id = :outbox_id AND sent_at IS NULL;
 

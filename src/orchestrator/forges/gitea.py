@@ -193,6 +193,8 @@ class GiteaForge:
         """
         pull = self._pull_of(candidate, pr_number)
         self.git.show(candidate, pull.branch, held=held)
+        if pull.state == "merged":  # by hand, with an earlier head; the server merges none twice
+            pull = self.open_pr(pull.branch, pull.title, "")
         main = self.tip(self.default_branch)
         if main != candidate.base_sha:
             raise OutsideError(f"{self.default_branch} is at {main}, not at {candidate.base_sha}.")
@@ -201,9 +203,9 @@ class GiteaForge:
             raise refusal(answer, f"merge pull request {pull.number}")
 
     def _pull_of(self, candidate: Candidate, number: int | None) -> PullRequest:
-        """The open pull request that is to bring M.
+        """The pull request that is to bring M; one that was merged by hand brought something else.
 
-        :raises OutsideError: there is none.
+        :raises OutsideError: there is none, or it is closed.
         """
         if number is not None:
             pull = self._api.pull(number, self.default_branch)
@@ -211,7 +213,7 @@ class GiteaForge:
             heads = (candidate.sha, candidate.head_sha)
             known = self._api.pulls(self.default_branch).values()
             pull = next((one for one in known if one.state == "open" and one.head_sha in heads), None)
-        if pull is None or pull.state != "open":
+        if pull is None or pull.state == "closed":
             shown = f"Pull request {number} is {pull.state}" if pull else "There is no pull request"
             raise OutsideError(f"{shown}; {candidate.sha} cannot be merged.")
         return pull

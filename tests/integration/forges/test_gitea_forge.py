@@ -323,6 +323,21 @@ def test_a_pull_request_merged_by_hand_is_ours_if_it_brought_the_candidate(
     assert house.forge.pull_requests(BRANCH)[0].state == "merged"
 
 
+def test_a_pull_request_merged_by_hand_too_early_has_a_successor(
+    house: GiteaHouse, server: FakeGitea, candidate: Candidate
+) -> None:
+    """What it brought was not the candidate: another one is made on top, and needs a pull request to be merged by."""
+    server.merge_by_hand(house.there, house.there.pulls[0])
+    assert house.forge.landed([candidate]) is None
+    house.forge.revoke_merge(candidate, "newer")
+    house.clone.fetch()
+    second = house.candidate(candidate.head_sha, sequence=2)
+    house.forge.prepare_merge(second, house.clone.path, BRANCH)
+    house.forge.merge(second, 1)
+    assert house.forge.landed([candidate, second]) == as_it_is(second)
+    assert [pull.state for pull in house.forge.pull_requests(BRANCH)] == ["merged", "merged"]
+
+
 def test_a_pull_request_closed_by_hand_is_not_merged(
     house: GiteaHouse, server: FakeGitea, candidate: Candidate
 ) -> None:

@@ -1,7 +1,10 @@
 """A ticket delivered over a Gitea: what its git and its journal of calls show of it."""
 
+import shutil
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Hold
 from orchestrator.rules.trailers import trailers
 from tests.fakes.gitea import FakeGitea, How, Repository, Style
@@ -169,6 +173,20 @@ def test_a_pull_request_that_a_person_closes_there_holds_its_task(delivery: Call
     assert [pull.merged for pull in at.there.pulls] == [True]
 
 
+def test_what_a_person_merges_there_too_early_is_delivered_all_the_same(
+    delivery: Callable[..., Delivery],
+) -> None:
+    at = delivery(production=True)
+    line = at.line.start()
+    line.points.on("check_testing.judged", lambda: at.server.merge_by_hand(at.there, at.there.pulls[0]))
+    item = line.add()
+    line.done(item)
+    [candidate] = line.story(item).candidates
+    assert at.main == candidate.sha == line.running("production")
+    assert len(at.merges()) == 2
+    assert [pull.merged for pull in at.there.pulls] == [True, True]
+
+
 def test_a_server_in_trouble_delays_and_doubles_nothing(delivery: Callable[..., Delivery]) -> None:
     at = delivery(production=True, settings={"ORCH_RECONCILER_INTERVAL_S": "0.3"})
     line = at.line.start()
@@ -178,3 +196,33 @@ def test_a_server_in_trouble_delays_and_doubles_nothing(delivery: Callable[..., 
     line.done(item)
     assert len(at.merges()) == len(at.there.pulls) == len(line.deployed("production")) == 1
     assert 503 in {call.status for call in at.server.journal.calls}
+
+
+def test_a_database_that_was_restored_does_nothing_there_until_it_is_accepted(
+    delivery: Callable[..., Delivery], tmp_path: Path
+) -> None:
+    """Its mark, its fences and its merges at the server tell it that it has forgotten something."""
+    at = delivery()
+    line = at.line.start()
+    kept = tmp_path / "kept.db"
+    with (
+        closing(sqlite3.connect(line.home / "orchestrator.db")) as source,
+        closing(sqlite3.connect(kept)) as to,
+    ):
+        source.backup(to)
+    first = line.add("First")
+    line.done(first)
+    merged = at.main
+    line.stop()
+    for file in line.home.glob("orchestrator.db-*"):
+        file.unlink()
+    shutil.copy(kept, line.home / "orchestrator.db")
+    shutil.rmtree(line.home / "runs")  # so that the server alone can tell
+    line.start()
+    assert not line.app.guard.open_repositories()
+    assert line.app.guard.why_restored(RepoName(line.repo)) is not None
+    line.app.restore.accept(person="Ann", reason="the disk was lost")
+    again = line.add("Second")
+    line.done(again)
+    assert len(at.merges()) == 2
+    assert at.there.is_ancestor(merged, at.main)

@@ -12,9 +12,10 @@ from pathlib import Path
 from orchestrator.db.statements import statement
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import BELIEVABLE
+from orchestrator.domain.shares import PRIORITY_STEP_S
 
 BOOT = "bare"
-CLAIMS = 7  # place of jobs.claims in RETURNING *
+CLAIMS, LANE = 7, -1  # places of jobs.claims and jobs.lane in RETURNING *
 
 
 class BareSql:
@@ -23,6 +24,7 @@ class BareSql:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=10, cached_statements=256)
         self._connection.create_function("utc_now", 0, _now)
+        self._connection.create_function("periods_since", 2, _periods_since)
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._sql = {
@@ -30,7 +32,7 @@ class BareSql:
             for name in (
                 "tasks.get", "leases.get", "leases.raise_epoch", "leases.acquire", "leases.epoch",
                 "jobs.cancel_active", "tasks.update_stage_cas", "tasks.edge_taken", "events.append", "jobs.enqueue",
-                "mail.send", "leases.release", "jobs.claim_next_job", "jobs.finish",
+                "mail.send", "leases.release", "jobs.claim_next_job", "jobs.finish", "lanes.served",
             )
         }  # fmt: skip
         self._serial = count()
@@ -72,7 +74,7 @@ class BareSql:
         run(
             sql["jobs.enqueue"],
             {"task_id": task_id, "stage": target, "round": round_, "kind": "developer", "max_attempts": 3,
-             "subject": None, "brief": "", "undo": None, "not_before": None},
+             "subject": None, "brief": "", "undo": None, "not_before": None, "agent": "unknown"},
         ).fetchone()  # fmt: skip
         run(
             sql["mail.send"],
@@ -96,8 +98,12 @@ class BareSql:
             "checks_allowed": True,
             "repos": None,
             "believable": BELIEVABLE,
+            "limits": "{}",
+            "step_s": PRIORITY_STEP_S,
         }
         row = run(sql["jobs.claim_next_job"], wanted).fetchone()
+        if row is not None:
+            run(sql["lanes.served"], {"lane": row[LANE]})
         run("COMMIT")
         if row is None:
             return False
@@ -109,6 +115,10 @@ class BareSql:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _periods_since(since: str, period_s: float) -> int:
+    return int((datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds() // period_s)
 
 
 def _now() -> str:

@@ -15,6 +15,7 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, RepoName, TaskId
 from orchestrator.domain.job import Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.lease import Actor
+from orchestrator.domain.shares import NO_CAPS, Shares
 from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold, Task, Ticket
 from orchestrator.finalizer_liveness import FinalizerLiveness
@@ -63,6 +64,7 @@ class Desk:
     clock: SystemClock
     woken: list[TaskId] = field(default_factory=list)
     environments: Environments = field(default_factory=Environments)
+    worker: dict[str, int] = field(default_factory=dict)  # what the queue's worker would say of itself
 
     def repository(self, name: str = "shop", prefix: str = "SHOP") -> None:
         with self.database.write() as tx:
@@ -155,7 +157,7 @@ class Desk:
             events.append(tx, EventType.REPO_FROZEN, Actor.MONITOR, task=task, data={"reason": reason})
 
 
-def desk_at(folder: Path, url: str | None = None) -> Desk:
+def desk_at(folder: Path, url: str | None = None, *, shares: Shares = NO_CAPS) -> Desk:
     """Over the ledger in a folder, or over the one at ``url``."""
     clock, entropy, processes = SystemClock(), SystemEntropy(), SystemProcesses()
     folder.mkdir(parents=True, exist_ok=True)
@@ -176,6 +178,7 @@ def desk_at(folder: Path, url: str | None = None) -> Desk:
     )
     woken: list[TaskId] = []
     environments = Environments()
+    worker: dict[str, int] = {}
     operations = Operations(
         database,
         ownership,
@@ -184,10 +187,11 @@ def desk_at(folder: Path, url: str | None = None) -> Desk:
         clock=clock,
         entropy=entropy,
         wake=woken.extend,
-        extra=lambda: {"reaper": {}},
+        extra=lambda: {"reaper": {}, "queue_worker": worker},
+        shares=shares,
         why_restored=lambda repo: None,
     )
-    return Desk(database, operations, ownership, Telemetry(), clock, woken, environments)
+    return Desk(database, operations, ownership, Telemetry(), clock, woken, environments, worker)
 
 
 @pytest.fixture

@@ -199,8 +199,18 @@ CREATE TABLE jobs (
     claimed_at   TEXT,
     finished_at  TEXT,
     error        TEXT,
-    created_at   TEXT NOT NULL, undo INTEGER CHECK (undo IS NULL OR kind = 'production-health'),
+    created_at   TEXT NOT NULL, undo INTEGER CHECK (undo IS NULL OR kind = 'production-health'), lane INTEGER REFERENCES lanes (id),
     CHECK ((status = 'running') = (claimed_by IS NOT NULL AND finished_at IS NULL))
+);
+
+CREATE TABLE lanes (
+    id        INTEGER PRIMARY KEY,
+    repo      TEXT NOT NULL REFERENCES repositories (name),
+    stage     TEXT NOT NULL,
+    agent     TEXT NOT NULL,  -- which program an agent's job will start; '' for the orchestrator's own checks
+    priority  INTEGER NOT NULL,
+    served_at TEXT,           -- when a job was last claimed from it
+    UNIQUE (repo, stage, agent, priority)
 );
 
 CREATE TABLE lessons (
@@ -391,6 +401,8 @@ CREATE UNIQUE INDEX jobs_one_active_per_task ON jobs (task_id) WHERE status IN (
 CREATE INDEX jobs_queue ON jobs (priority DESC, id) WHERE status = 'queued';
 
 CREATE INDEX jobs_running ON jobs (claimed_by, id) WHERE status = 'running';
+
+CREATE INDEX jobs_waiting ON jobs (lane, id) WHERE status = 'queued';
 
 CREATE INDEX outbox_open ON outbox (id) WHERE sent_at IS NULL AND parked_at IS NULL;
 

@@ -317,6 +317,8 @@ class App:
             clock=self.clock,
             wakeups=self.wakeups,
             telemetry=self.telemetry,
+            shares=self.settings.shares,
+            priority_step_s=self.settings.priority_step_s,
         )
 
     # --- messages in and out --------------------------------------------------------------------------------------
@@ -543,6 +545,7 @@ class App:
             entropy=self.entropy,
             wake=self._wake(Actor.OPERATOR),
             extra=self._daemon_blocks,
+            shares=self.settings.shares,
             why_restored=self.guard.why_restored,
             give_up=lambda ids: self.driver.give_up(ids),
         )

@@ -36,7 +36,9 @@ def command(as_json: bool) -> int:
     gate = cast(Mapping[str, list[Plain]], queue["serial_gate"])
     slots = cast(Mapping[str, list[Plain]], queue["merge_gate"])["slots"]
     _block("Running", queue["running"], ("task", "kind", "attempt", "since"), clock)
-    _block("Queued", queue["queued"], ("task", "kind", "attempt", "not_before"), clock)
+    _block("Queued", queue["queued"], ("task", "kind", "attempt", "priority", "waits_for"), clock)
+    if queue.get("shares"):  # an earlier version has none
+        _block("Caps on agents", queue["shares"], ("share", "running", "limit"), clock)
     _block("Held", queue["held"], ("task", "hold", "since", "reason"), clock)
     _block("Slots", slots, ("slot", "task", "since"), clock)
     _block("Waiting for slots, first come first served", gate["waiters"], ("task", "repo", "since"), clock)

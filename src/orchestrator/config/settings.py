@@ -14,7 +14,9 @@ from typing import Any
 
 from orchestrator.config import values
 from orchestrator.config.secret import Secret, Secrets
+from orchestrator.domain.job import AGENT_PROGRAMS
 from orchestrator.domain.scope import EVERY_REPOSITORY, Scope
+from orchestrator.domain.shares import AGENT_STAGES, PRIORITY_STEP_S, Caps, Shares
 
 PREFIX = "ORCH_"
 _DAY = 86400.0
@@ -97,6 +99,10 @@ def _repositories(text: str) -> Any:
     return _setting((EVERY_REPOSITORY,), values.repositories, text, shown=EVERY_REPOSITORY, empty_counts=True)
 
 
+def _caps(text: str, reader: values.Reader) -> Any:
+    return _setting((), reader, text, unit="agents", shown="no cap")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything an operator can set for one installation."""
@@ -140,9 +146,37 @@ class Settings:
     )
     log_format: LogFormat = _setting(LogFormat.TEXT, values.one_of(LogFormat), "Shape of a log line.")
 
-    max_agents: int = _setting(2, values.whole(1, 256), "Agents that run at the same time.", unit="agents")
+    max_agents: int = _setting(
+        2, values.whole(1, 256), "Agents that this process runs at the same time.", unit="agents"
+    )
     max_checks: int = _setting(
-        1, values.whole(1, 256), "CI, health and image jobs that run at the same time.", unit="jobs"
+        1,
+        values.whole(1, 256),
+        "CI, health and image jobs that this process runs at the same time.",
+        unit="jobs",
+    )
+    max_agents_total: int | None = _setting(
+        None,
+        values.whole(0, 10_000),
+        "Agents that all processes of the database run at the same time.",
+        unit="agents",
+        shown="no cap",
+    )
+    max_agents_by_repo: Caps = _caps(
+        "Agents at the same time for a repository, such as `shop=3,*=1`; `*` is each that is not named, 0 starts "
+        "none. As all caps by name it holds for all processes of the database together.",
+        values.caps("repository"),
+    )
+    max_agents_by_stage: Caps = _caps(
+        "Agents at the same time in a stage, such as `development=2`.",
+        values.caps("stage", AGENT_STAGES),
+    )
+    max_agents_by_kind: Caps = _caps(
+        "Agents at the same time of a kind (`kind` in .orchestrator.toml), such as `claude=2,codex=1`.",
+        values.caps("kind", AGENT_PROGRAMS),
+    )
+    priority_step_s: float = _period(
+        PRIORITY_STEP_S, "Waiting for so long is worth one step of priority.", 1.0
     )
 
     queue_interval_s: float = _period(5.0, "How often the queue is looked at when nothing woke its worker.")
@@ -311,6 +345,13 @@ class Settings:
     def loopback(self) -> bool:
         """True where only this machine can reach the service."""
         return values.loopback(self.host)
+
+    @property
+    def shares(self) -> Shares:
+        """The caps that all processes of the database keep together."""
+        return Shares(
+            self.max_agents_total, self.max_agents_by_repo, self.max_agents_by_stage, self.max_agents_by_kind
+        )
 
     @property
     def lease_scope(self) -> Scope:

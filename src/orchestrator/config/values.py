@@ -6,7 +6,7 @@ and whether its value may be shown.
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from orchestrator.config.secret import Secret, Secrets
 from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
 from orchestrator.domain.scope import EVERY_REPOSITORY
+from orchestrator.domain.shares import OTHERS, Caps
 
 Reader = Callable[[str], Any]
 
@@ -26,6 +27,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _TELEGRAM_TOKEN = re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{16,100}")
 _TELEGRAM_CHAT = re.compile(r"-?[1-9][0-9]{0,17}")
 _TELEGRAM_NAME = re.compile(r"@[A-Za-z][A-Za-z0-9_]{3,63}")
+_MOST = 10_000  # agents that a cap can speak of
 _TOKEN_MIN = 16  # shorter ones can be guessed, and masking them would tear holes into ordinary text
 
 _SECRETS_MAX = 10
@@ -187,6 +189,29 @@ def repositories(text: str) -> tuple[str, ...]:
     if not all(part == EVERY_REPOSITORY or _REPOSITORY.fullmatch(part) for part in parts):
         raise ValueError("names of repositories separated by commas, or * for every one")
     return (EVERY_REPOSITORY,) if EVERY_REPOSITORY in parts else tuple(sorted(set(parts)))
+
+
+def caps(kind: str, known: Collection[str] | None = None) -> Reader:
+    """How many each of some names may have at once; ``known``: the names there are, else those of repositories."""
+    expected = (
+        f"{kind}=number pairs separated by commas, each name once, each number from 0 to {_MOST}, * for all others"
+        + (f"; the names are {', '.join(known)}" if known else "")
+    )
+
+    def read(text: str) -> Caps:
+        found: dict[str, int] = {}
+        for part in text.split(","):
+            name, sign, number = (piece.strip() for piece in part.partition("="))
+            right = name == OTHERS or (name in known if known else _REPOSITORY.fullmatch(name) is not None)
+            if not sign or not right or name in found:
+                raise ValueError(expected)
+            try:
+                found[name] = whole(0, _MOST)(number)
+            except ValueError:
+                raise ValueError(expected) from None
+        return tuple(sorted(found.items()))
+
+    return read
 
 
 def identifier(text: str) -> str:

@@ -1,8 +1,8 @@
 """Claims jobs, each run in a thread of its own: agents by the launcher, checks by the check runner (S-05).
 
-What must hold: no more agents and checks at once than configured, and none for a repository that is closed; a job
-whose service stops is left as it is, for the next life to adopt (agents) or to run again (checks); the claim path talks
-to no network.
+What must hold: no more agents and checks at once than configured, here and, under caps, in all processes together, and
+none for a repository that is closed; a job whose service stops is left as it is, for the next life to adopt (agents) or
+to run again (checks); the claim path talks to no network.
 """
 
 import threading
@@ -20,6 +20,7 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, JobId, RepoName
 from orchestrator.domain.job import Job, JobStatus
 from orchestrator.domain.lease import Actor
+from orchestrator.domain.shares import NO_CAPS, PRIORITY_STEP_S, Shares
 from orchestrator.domain.task import Task
 from orchestrator.launcher import Flight, Launcher
 from orchestrator.monitor import Monitor
@@ -65,6 +66,8 @@ class QueueWorker:
         clock: Clock,
         wakeups: Wakeups,
         telemetry: Telemetry,
+        shares: Shares = NO_CAPS,
+        priority_step_s: float = PRIORITY_STEP_S,
     ) -> None:
         self.interval_s = interval_s
         self._database = database
@@ -80,6 +83,8 @@ class QueueWorker:
         self._clock = clock
         self._wakeups = wakeups
         self._telemetry = telemetry
+        self._shares = shares
+        self._priority_step_s = priority_step_s
         self._lock = threading.Lock()
         self._underway: dict[int, _Underway] = {}
         self._stopping = threading.Event()
@@ -94,7 +99,13 @@ class QueueWorker:
             repos = self._open_repositories()
             with self._database.write() as tx:
                 job = jobs.claim_next_job(
-                    tx, self._boot_id, agents=agents > 0, checks=checks > 0, repos=repos
+                    tx,
+                    self._boot_id,
+                    agents=agents > 0,
+                    checks=checks > 0,
+                    repos=repos,
+                    limits=self._shares.limits(repos) if agents > 0 else None,
+                    step_s=self._priority_step_s,
                 )
                 if job is not None:
                     task = tasks.get(tx, job.task_id)
@@ -146,7 +157,12 @@ class QueueWorker:
         """How much of the room is taken."""
         with self._lock:
             agents = sum(underway.agent for underway in self._underway.values())
-            return {"agents": agents, "checks": len(self._underway) - agents, "max_agents": self._max_agents}
+            return {
+                "agents": agents,
+                "checks": len(self._underway) - agents,
+                "max_agents": self._max_agents,
+                "max_checks": self._max_checks,
+            }
 
     def _room(self) -> tuple[int, int]:
         with self._lock:

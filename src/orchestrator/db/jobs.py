@@ -1,14 +1,25 @@
 """The job queue. Every change is one statement whose rowcount says who won; nothing here talks to a network (S-04)."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from orchestrator.db import lanes
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
-from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
+from orchestrator.domain.job import (
+    UNKNOWN_PROGRAM,
+    AgentRun,
+    Job,
+    JobKind,
+    JobStatus,
+    RunOutcome,
+    RunResult,
+    Usage,
+)
 from orchestrator.domain.lease import BELIEVABLE
+from orchestrator.domain.shares import PRIORITY_STEP_S
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 
@@ -22,6 +33,7 @@ class NewJob:
     brief: str = ""
     max_attempts: int = 3
     undo: int | None = None  # see Job
+    agent: str = UNKNOWN_PROGRAM  # which program is to do an agent's job
 
 
 def enqueue(
@@ -31,10 +43,12 @@ def enqueue(
 
     :raises ConstraintRefused: the task has an active job already.
     """
+    stage, agent = stage or task.stage, job.agent if job.kind.agent else ""
     row = tx.one(
         "jobs.enqueue",
         task_id=task.id,
-        stage=stage or task.stage,
+        stage=stage,
+        agent=agent,
         round=round or task.round,
         kind=job.kind,
         max_attempts=job.max_attempts,
@@ -43,7 +57,10 @@ def enqueue(
         undo=job.undo,
         not_before=None,
     )
-    return JobId(_must(row)["id"])
+    queued = _must(row)
+    if queued["lane"] is None:  # the first of its kind
+        lanes.enter(tx, task.id, JobId(queued["id"]), stage, agent)
+    return JobId(queued["id"])
 
 
 def claim_next_job(
@@ -53,11 +70,17 @@ def claim_next_job(
     agents: bool = True,
     checks: bool = True,
     repos: Collection[str] | None = None,
+    limits: Mapping[str, int] | None = None,
+    step_s: float = PRIORITY_STEP_S,
 ) -> Job | None:
     """Take the next due job for this process and count the attempt, in one statement (S-04).
 
-    ``repos`` are those that work may be done for; None: all.
+    ``repos`` are those that work may be done for; None: all. ``limits`` are the caps by the names of their shares, over
+    all processes that claim by them: they take turns, for what runs is counted by the statement itself. Waiting for
+    ``step_s`` seconds is worth one step of priority.
     """
+    if limits:
+        lanes.one_claim_at_a_time(tx)
     row = tx.one(
         "jobs.claim_next_job",
         boot_id=boot_id,
@@ -65,8 +88,13 @@ def claim_next_job(
         checks_allowed=checks,
         believable=BELIEVABLE,
         repos=None if repos is None else json.dumps(sorted(repos)),
+        limits=json.dumps(limits or {}),
+        step_s=step_s,
     )
-    return _job(row) if row else None
+    if row is None:
+        return None
+    lanes.served(tx, row["lane"])
+    return _job(row)
 
 
 def finish(tx: Tx, job: Job, boot_id: BootId, status: JobStatus, error: str | None = None) -> bool:
@@ -168,7 +196,7 @@ def running_of_others(tx: Tx, boot_id: BootId) -> list[Job]:
 
 
 def queued(tx: Tx) -> list[Job]:
-    """Queued jobs in the order in which they will be claimed."""
+    """Queued jobs, the highest priority first, then the oldest."""
     return [_job(row) for row in tx.all("jobs.queued")]
 
 
@@ -251,6 +279,9 @@ def _job(row: Row) -> Job:
         error=row["error"],
         claims=row["claims"],
         undo=row["undo"],
+        priority=row["priority"],
+        created_at=row["created_at"],
+        lane=row["lane"],
     )
 
 

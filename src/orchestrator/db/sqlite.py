@@ -16,7 +16,7 @@ from queue import Empty, LifoQueue
 from orchestrator.db.database import Row
 from orchestrator.db.statements import statement
 from orchestrator.domain.errors import ConstraintRefused, DatabaseError, InvariantError
-from orchestrator.runtime.clock import Clock, stamp, stamp_after
+from orchestrator.runtime.clock import Clock, periods_since, stamp, stamp_after
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 
 BUSY_TIMEOUT_S = 10.0
@@ -264,6 +264,7 @@ def connect(path: Path, clock: Clock, *, readonly: bool = False) -> sqlite3.Conn
         connection.row_factory = sqlite3.Row
         connection.create_function("utc_now", 0, lambda: stamp(clock.utc()))
         connection.create_function("utc_after", 1, lambda seconds: stamp_after(clock, seconds))
+        connection.create_function("periods_since", 2, lambda since, s: periods_since(clock, since, s))
         connection.execute("PRAGMA foreign_keys=ON")
         if readonly:
             connection.execute("PRAGMA query_only=ON")

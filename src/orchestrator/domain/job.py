@@ -6,6 +6,9 @@ from enum import StrEnum
 from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
 from orchestrator.domain.stage import Stage
 
+AGENT_PROGRAMS = ("claude", "codex", "command", "scripted")
+UNKNOWN_PROGRAM = "unknown"  # of an agent's job that was queued before programs were noted
+
 
 class JobKind(StrEnum):
     """What a job does. Six are an agent's role; the others gather evidence for the orchestrator itself."""
@@ -77,6 +80,9 @@ class Job:
     undo: int | None = (
         None  # of a look at production that asks only whether this undo of the ledger has worked
     )
+    priority: int = 0
+    created_at: str = ""
+    lane: int | None = None  # with whom it takes turns; None of one that ended before there were lanes
 
 
 class RunOutcome(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from orchestrator.db.database import Database
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.ids import RepoName, TaskId
+from orchestrator.domain.shares import NO_CAPS, Shares
 from orchestrator.operations.deciding import Deciding
 from orchestrator.operations.effects import EffectDesk
 from orchestrator.operations.freezes import FreezeDesk
@@ -30,11 +31,12 @@ class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk):
         entropy: Entropy,
         wake: Callable[[Iterable[TaskId]], None],
         extra: Callable[[], Mapping[str, object]],
+        shares: Shares = NO_CAPS,
         why_restored: Callable[[RepoName], str | None],
         give_up: Callable[[Iterable[TaskId]], None] = lambda ids: None,
     ) -> None:
         """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory; ``give_up``: see LeaseDesk."""
-        Reading.__init__(self, database, ownership, configs, extra=extra)
+        Reading.__init__(self, database, ownership, configs, extra=extra, shares=shares)
         Deciding.__init__(self, database, entropy=entropy, wake=wake, why_restored=why_restored)
         EffectDesk.__init__(self, database, deployer=deployer, clock=clock, entropy=entropy, wake=wake)
         FreezeDesk.__init__(self, database, wake=wake)

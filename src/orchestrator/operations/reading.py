@@ -21,13 +21,15 @@ from orchestrator.db.database import Database, Tx
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import OperatorError
 from orchestrator.domain.event import Event
-from orchestrator.domain.ids import RepoName, TaskId, short_names
+from orchestrator.domain.ids import RepoName, short_names
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
 from orchestrator.domain.lease import why_not_believed
+from orchestrator.domain.shares import Shares
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.deploy import prepared_undo
 from orchestrator.operations import gates
+from orchestrator.operations.queueing import queueing, row, what_it_does
 from orchestrator.rules.transitions import next_step
 from orchestrator.stage_engine.signals import subject_on_show
 from orchestrator.stage_engine.situation import Configs, configured, judging_commit
@@ -37,8 +39,9 @@ INITIATED = "INITIATED"  # for people: a deploy of ourselves is stored with its 
 NEWEST = 2**62  # above every id
 
 BLOCKS: Mapping[str, str] = {
-    "queued": "Jobs that wait for a worker.",
+    "queued": "Jobs that wait for a worker, with what else they wait for (`waits_for`).",
     "running": "Jobs that run.",
+    "shares": "Caps on agents and how many run under each, in all processes of the database.",
     "held": "Tasks that do not move, why and since when.",
     "serial_gate": "Frozen repositories with their loans (`frozen`), and who waits for slots, in order (`waiters`).",
     "merge_gate": "Slots that are taken: by whom, since when, and to whom a freeze has lent them.",
@@ -105,12 +108,14 @@ class Reading:
         configs: Configs,
         *,
         extra: Callable[[], Mapping[str, object]],
+        shares: Shares,
     ) -> None:
         """``extra`` gives the blocks of ``GET /queue`` that daemons keep in memory."""
         self._database = database
         self._ownership = ownership
         self._configs = configs
         self._extra = extra
+        self._shares = shares
 
     def repositories(self) -> list[repositories.Repository]:
         """Every registered repository."""
@@ -183,9 +188,11 @@ class Reading:
         """``GET /queue``: jobs, slots, freezes, ownership, daemons (FR-6). Keys are only ever added."""
         with self._database.read() as tx:
             open_tasks = {task.id: task for task in tasks.list_open(tx, limit=1000)}
+            at = queueing(tx, self._shares, self._worker())
             view: dict[str, object] = {
-                "queued": [_job(job, open_tasks) for job in jobs.queued(tx)],
-                "running": [_job(job, open_tasks) for job in jobs.running(tx)],
+                "queued": [row(job, open_tasks, at) for job in jobs.queued(tx)],
+                "running": [row(job, open_tasks, at) for job in jobs.running(tx)],
+                "shares": at.shown(),
                 "held": [
                     {"task": t.work_item, "hold": t.hold, "reason": t.hold_reason, "since": t.hold_since}
                     for t in open_tasks.values()
@@ -212,6 +219,9 @@ class Reading:
             }
         return {**view, "transition_lease": self._ownership.snapshot(), **self._extra()}
 
+    def _worker(self) -> object:
+        return self._extra().get("queue_worker")
+
     def _waits_for(self, tx: Tx, task: Task) -> tuple[str, str]:
         unsettled = effects.unsettled(tx, task.id)
         active = jobs.active_of_task(tx, task.id)
@@ -231,11 +241,8 @@ class Reading:
             gate = gates.at_the_gate(tx, task)
             return f"waits ({task.hold}): {task.hold_reason}{gate}", task.hold_since or task.updated_at
         if active is not None:
-            doing = "runs" if active.claimed_at else "waits for a free worker:"
-            return (
-                f"{doing} {active.kind}, attempt {max(active.attempts, 1)}",
-                active.claimed_at or task.updated_at,
-            )
+            doing = what_it_does(active, queueing(tx, self._shares, self._worker()))
+            return doing, active.claimed_at or task.updated_at
         return "waits for the engine", task.updated_at
 
     def _next(self, tx: Tx, task: Task) -> str:
@@ -257,16 +264,3 @@ def _failed(failing: failures.OutsideFailure | None) -> str | None:
         return None
     times = f"{failing.attempts} times" if failing.attempts > 1 else "once"
     return f"failed outside {times} since {failing.since}: {failing.reason}"
-
-
-def _job(job: Job, open_tasks: Mapping[TaskId, Task]) -> dict[str, object]:
-    task = open_tasks.get(job.task_id)
-    return {
-        "task": task.work_item if task else job.task_id,
-        "repo": task.repo if task else None,
-        "kind": job.kind,
-        "status": job.status,
-        "attempt": job.attempts,
-        "since": job.claimed_at,
-        "not_before": job.not_before,
-    }

@@ -9,11 +9,11 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
 from orchestrator.domain.duration import render_duration
+from orchestrator.domain.job import AGENT_PROGRAMS
 from orchestrator.domain.stage import Role
 from orchestrator.repo_config import records, values
 
 COVERAGE_FORMATS = ("coverage.py", "cobertura", "lcov")
-AGENT_KINDS = ("claude", "codex", "command", "scripted")
 LANGUAGES = ("en", "ru")
 _MANY = 10**12
 
@@ -92,7 +92,7 @@ APPROVALS = (
     ),
 )
 AGENT = (
-    Key("kind", values.one_of(AGENT_KINDS), "Which program does the work."),
+    Key("kind", values.one_of(AGENT_PROGRAMS), "Which program does the work."),
     Key("command", values.argv, "The program and its first arguments; required for kind command."),
     Key("model", values.text, "Model the program is asked to use."),
     Key("timeout_s", _TIMEOUT, "A run that takes longer is ended."),

@@ -54,3 +54,12 @@ def parse_stamp(text: str) -> datetime:
 def stamp_after(clock: Clock, seconds: float) -> str:
     """The stamp ``seconds`` from now."""
     return stamp(clock.utc() + timedelta(seconds=seconds))
+
+
+def periods_since(clock: Clock, since: str, period_s: float) -> int:
+    """How often a period, in seconds, has passed since a stamp; 0 for one that is still to come, or is no stamp."""
+    try:
+        passed = clock.utc() - datetime.fromisoformat(since)
+    except (TypeError, ValueError):  # a damaged row holds up no other
+        return 0
+    return max(0, int(passed.total_seconds() // period_s))

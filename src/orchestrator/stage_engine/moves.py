@@ -21,7 +21,7 @@ from orchestrator.rules.transitions import STAGE_STEPS, EdgeKind, Step, StepKind
 from orchestrator.stage_engine import answers, serial_gate
 from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.serial_gate import slots_needed
-from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools, configured, program_of
 
 CHECK_ATTEMPTS = 3  # of the orchestrator's own checks; a crash costs one, but not a look at a place
 MAX_BRIEF = 20_000  # characters of findings handed to the next agent
@@ -262,7 +262,8 @@ class Moves:
         undo: int | None = None,
     ) -> None:
         attempts = config.budget.max_attempts if kind.agent else CHECK_ATTEMPTS
-        jobs.enqueue(tx, task, jobs.NewJob(kind, subject, brief[:MAX_BRIEF], attempts, undo))
+        program = program_of(kind, config)
+        jobs.enqueue(tx, task, jobs.NewJob(kind, subject, brief[:MAX_BRIEF], attempts, undo, program))
         data = {"job": kind, "subject": subject, "because": brief[:1000]}
         events.append(tx, EventType.JOB_QUEUED, "engine", task=task, data=data)
 

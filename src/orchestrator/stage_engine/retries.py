@@ -6,7 +6,7 @@ older is started any more, and production is looked at again instead (DESIGN §3
 
 from collections.abc import Callable
 
-from orchestrator.db import effects, jobs, leases, tasks
+from orchestrator.db import effects, jobs, lanes, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, Intent
 from orchestrator.domain.errors import ConfigError
@@ -20,7 +20,7 @@ from orchestrator.stage_engine import serial_gate
 from orchestrator.stage_engine.closing import Closing
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.not_now import NotNow
-from orchestrator.stage_engine.situation import Outcome, Situation, Tools
+from orchestrator.stage_engine.situation import Outcome, Situation, Tools, program_of
 
 
 class Retries:
@@ -51,6 +51,7 @@ class Retries:
             judged_by = self._present_configuration(at)
         except ConfigError as error:
             raise NotNow(str(error)) from error
+        config = at.config if judged_by is None else self._tools.configs.of(at.task.repo, judged_by)
         with self._tools.database.write() as tx:
             self._release(tx, at, answered)
             if at.task.stage is Stage.DEPLOY and effects.merged_since(tx, at.task.id) is None:
@@ -59,8 +60,17 @@ class Retries:
             if judged_by is not None:
                 tasks.set_config(tx, at.task.id, judged_by)
             if failed is not None:
-                again = jobs.NewJob(failed.kind, failed.subject, failed.brief, failed.max_attempts)
+                again = jobs.NewJob(
+                    failed.kind,
+                    failed.subject,
+                    failed.brief,
+                    failed.max_attempts,
+                    agent=program_of(failed.kind, config),
+                )
                 jobs.enqueue(tx, at.task, again)
+            elif (waiting := at.active) is not None and waiting.status is JobStatus.QUEUED:
+                program = program_of(waiting.kind, config)
+                lanes.enter(tx, at.task.id, waiting.id, waiting.stage, program)
         return Outcome.MOVED
 
     def _present_configuration(self, at: Situation) -> Sha | None:

@@ -8,9 +8,9 @@ from orchestrator.db.database import Database
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import ConfigError, InvariantError
 from orchestrator.domain.ids import JobId, RepoName, Sha, TaskId
-from orchestrator.domain.job import Job
+from orchestrator.domain.job import UNKNOWN_PROGRAM, Job, JobKind
 from orchestrator.domain.lease import Lease
-from orchestrator.domain.stage import Stage
+from orchestrator.domain.stage import Role, Stage
 from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.ledger import Ledger
 from orchestrator.observability.telemetry import Telemetry
@@ -151,3 +151,10 @@ def configured(config: RepoConfig | None, *, of_ourselves: bool = False) -> froz
         "approvals.deploy": config.approvals.deploy,
     }
     return frozenset(name for name, there in parts.items() if there)
+
+
+def program_of(kind: JobKind, config: RepoConfig | None) -> str:
+    """Which program an agent's job will start, as far as is known; what it counts for while it runs."""
+    if not kind.agent:
+        return ""
+    return config.agent_for(Role(kind.value)).kind if config is not None else UNKNOWN_PROGRAM

@@ -17,6 +17,8 @@ GAUGES = {
     "orch_open_tasks": ("Tasks that have not ended.", "stage"),
     "orch_held_tasks": ("Tasks that do not move although nobody works on them.", "hold"),
     "orch_active_jobs": ("Jobs that wait or run.", "status"),
+    "orch_share_running": ("Agents at work under a cap, in all processes of the database.", "share"),
+    "orch_share_limit": ("Agents that a cap allows.", "share"),
     "orch_frozen_repos": ("Repositories that take no new work.", ""),
     "orch_unsettled_effects": ("Effects whose outcome no probe has shown yet.", "state"),
 }
@@ -33,6 +35,8 @@ def gauges(operations: Operations) -> Gauges:
         "orch_open_tasks": _counted([task.stage.value for task in open_tasks]),
         "orch_held_tasks": _counted([task.hold.value for task in open_tasks if task.hold]),
         "orch_active_jobs": {"queued": _length(queue["queued"]), "running": _length(queue["running"])},
+        "orch_share_running": _of_shares(queue["shares"], "running"),
+        "orch_share_limit": _of_shares(queue["shares"], "limit"),
         "orch_frozen_repos": {"": _length(serial_gate["frozen"]) if isinstance(serial_gate, dict) else 0},
         "orch_unsettled_effects": _counted(_states(queue["effects"])),
     }
@@ -97,6 +101,10 @@ def _counted(names: list[str]) -> dict[str, int]:
 
 def _states(effects: object) -> list[str]:
     return [str(effect["state"]) for effect in effects] if isinstance(effects, list) else []
+
+
+def _of_shares(shares: object, what: str) -> dict[str, int]:
+    return {str(share["share"]): int(share[what]) for share in shares} if isinstance(shares, list) else {}
 
 
 def _length(rows: object) -> int:

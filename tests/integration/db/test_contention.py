@@ -1,5 +1,6 @@
 """Contention: nobody ever hears "database is locked", and no claim is lost or made twice (cases 21 and 24)."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ connection.execute("COMMIT")
 print("free", flush=True)
 """
 CLAIMS_UNTIL_EMPTY = """
+import json
 import sys
 from pathlib import Path
 from orchestrator.db import jobs
@@ -40,11 +42,12 @@ from orchestrator.runtime.clock import SystemClock
 here, clock = sys.argv[1], SystemClock()
 database = PostgresDatabase(here) if ":" in here else SqliteDatabase(Path(here), clock=clock)
 me = BootId(sys.argv[2])
+limits = json.loads(sys.argv[3]) if sys.argv[3:] else None
 print("ready", flush=True)
 sys.stdin.readline()
 while True:
     with database.write() as tx:
-        job = jobs.claim_next_job(tx, me)
+        job = jobs.claim_next_job(tx, me, limits=limits)
     if job is None:
         break
     print(job.id, job.attempts, flush=True)
@@ -216,6 +219,41 @@ def test_two_processes_claim_each_job_once(store: Store, tmp_path: Path) -> None
     claimed = [line.split() for lines in said for line in lines if line]
     assert sorted(int(job) for job, _ in claimed) == sorted(queued)
     assert {attempts for _, attempts in claimed} == {"1"}
+
+
+@both
+def test_processes_that_claim_at_once_keep_a_cap_together(store: Store) -> None:
+    """Each round all claim as fast as they can; what then runs, of all of them, is what the cap allows."""
+    queue_jobs(store, 40)
+    here = store.url or str(store.path)
+    for _ in range(3):
+        _claim_at_once(here, processes=4, limits={"agent/unknown": 3})
+        running = store.rows("SELECT claimed_by FROM jobs WHERE status = 'running'")
+        assert len(running) == 3
+        store.raw("UPDATE jobs SET status = 'done', claimed_by = NULL, finished_at = utc_now() "
+                  "WHERE status = 'running'")  # fmt: skip
+
+
+def _claim_at_once(here: str, *, processes: int, limits: dict[str, int]) -> None:
+    claimers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIMS_UNTIL_EMPTY, here, f"process-{number}", json.dumps(limits)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(processes)
+    ]
+    for claimer in claimers:
+        assert claimer.stdout is not None
+        assert claimer.stdout.readline() == "ready\n"
+    for claimer in claimers:
+        assert claimer.stdin is not None
+        claimer.stdin.write("go\n")
+        claimer.stdin.flush()
+    for claimer in claimers:
+        claimer.communicate()
+        assert claimer.returncode == 0
 
 
 @both

@@ -24,6 +24,7 @@ from orchestrator.config import (
 )
 from orchestrator.domain.errors import ConfigError
 from orchestrator.domain.scope import Scope
+from orchestrator.domain.shares import NO_CAPS, Shares
 
 HOME = {"ORCH_HOME": "/srv/orch"}
 TOKEN = "canary-0123456789"
@@ -142,6 +143,27 @@ def test_whose_tasks_a_mechanism_looks_after(mechanism: str) -> None:
     assert named(enabled="no", repos="shop") is None
 
 
+def test_caps_are_read_by_name() -> None:
+    settings = load_settings(
+        HOME
+        | {
+            "ORCH_MAX_AGENTS_TOTAL": "8",
+            "ORCH_MAX_AGENTS_BY_REPO": " shop = 3 , *=1,blog.x=0",
+            "ORCH_MAX_AGENTS_BY_STAGE": "deploy-staging=1",
+            "ORCH_MAX_AGENTS_BY_KIND": "codex=1,claude=2",
+            "ORCH_PRIORITY_STEP_S": "30m",
+        }
+    )
+    assert settings.shares == Shares(
+        total=8,
+        by_repo=(("*", 1), ("blog.x", 0), ("shop", 3)),
+        by_stage=(("deploy-staging", 1),),
+        by_kind=(("claude", 2), ("codex", 1)),
+    )
+    assert settings.priority_step_s == 1800
+    assert load_settings(HOME).shares == NO_CAPS
+
+
 def test_an_address_of_version_six_is_written_in_brackets() -> None:
     assert load_settings(HOME | {"ORCH_HOST": "::1"}).base_url == "http://[::1]:8114"
 
@@ -158,6 +180,17 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_PORT", "-1", "ORCH_PORT is '-1'"),
         ("ORCH_PORT", "\u0663", "ORCH_PORT is"),
         ("ORCH_MAX_AGENTS", "0", "from 1 to 256"),
+        ("ORCH_MAX_AGENTS_TOTAL", "many", "from 0 to 10000"),
+        ("ORCH_MAX_AGENTS_BY_KIND", "claude", "kind=number pairs separated by commas"),
+        ("ORCH_MAX_AGENTS_BY_KIND", "cloud=2", "the names are claude, codex, command, scripted"),
+        ("ORCH_MAX_AGENTS_BY_KIND", "claude=-1", "each number from 0 to 10000"),
+        ("ORCH_MAX_AGENTS_BY_KIND", "claude=", "each number from 0 to 10000"),
+        ("ORCH_MAX_AGENTS_BY_KIND", "claude=1,claude=2", "each name once"),
+        ("ORCH_MAX_AGENTS_BY_KIND", "claude=1,", "kind=number pairs"),
+        ("ORCH_MAX_AGENTS_BY_STAGE", "deploy=1", "the names are analysis, architecture, development"),
+        ("ORCH_MAX_AGENTS_BY_REPO", "../x=1", "repository=number pairs"),
+        ("ORCH_MAX_AGENTS_BY_REPO", "shop:1", "* for all others"),
+        ("ORCH_PRIORITY_STEP_S", "0", "from 1s to 30d"),
         ("ORCH_LANGUAGE", "de", "expected one of en, ru"),
         ("ORCH_REAPER_ENABLED", "maybe", "expected true or false"),
         ("ORCH_OUTBOX_INTERVAL_S", "soon", '"90s", "10m", "2h"'),

@@ -105,6 +105,48 @@ def test_every_statement_can_be_applied_twice(tmp_path: Path) -> None:
     assert schema_at(tmp_path / "orch.db") == before
 
 
+def test_what_waits_and_runs_comes_into_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent's program is known where the job ran before; what has ended is in none."""
+    path, steps = tmp_path / "orch.db", migrations()
+    monkeypatch.setattr(migrate, "migrations", lambda: {n: sql for n, sql in steps.items() if n < 16})
+    init(path)
+    with closing(connect(path, FakeClock())) as connection:
+        connection.execute(
+            "INSERT INTO repositories (name, forge, location, prefix, added_at) VALUES ('r', 'local', '/', 'R', '')"
+        )
+        known = (("developer", "queued"), ("developer", "running"), ("ci", "queued"), ("developer", "done"))
+        for number, (kind, status) in enumerate(known, 1):
+            connection.execute(
+                "INSERT INTO tasks (id, work_item, repo, title, stage, priority, created_at, updated_at) "
+                "VALUES (?, ?, 'r', 't', 'development', 3, utc_now(), utc_now())",
+                (number, f"R-{number}"),
+            )
+            connection.execute(
+                "INSERT INTO jobs (id, task_id, stage, round, kind, status, priority, claimed_by, finished_at, "
+                "created_at) VALUES (?, ?, 'development', 1, ?, ?, 3, ?, ?, utc_now())",
+                (number, number, kind, status, *(("me", None) if status == "running" else (None, None))),
+            )
+        for name in ("codex", "claude"):
+            connection.execute(
+                "INSERT INTO agent_runs (job_id, task_id, attempt, agent, run_dir, started_at) "
+                "VALUES (2, 2, 1, ?, ?, utc_now())",
+                (name, f"/{name}"),
+            )
+    monkeypatch.setattr(migrate, "migrations", lambda: steps)
+    init(path)
+    with closing(connect(path, FakeClock())) as connection:
+        rows = connection.execute(
+            "SELECT jobs.id, repo, lanes.stage, agent, lanes.priority FROM jobs LEFT JOIN lanes ON lanes.id = lane "
+            "ORDER BY jobs.id"
+        )
+        assert [tuple(row) for row in rows] == [
+            (1, "r", "development", "unknown", 3),
+            (2, "r", "development", "claude", 3),
+            (3, "r", "development", "", 3),
+            (4, None, None, None, None),
+        ]
+
+
 def test_causes_are_read_off_the_reasons_of_an_earlier_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

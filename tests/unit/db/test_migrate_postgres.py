@@ -221,6 +221,11 @@ def test_what_is_there_goes_through_every_step(empty_postgres_url: str) -> None:
             connection.execute(
                 "INSERT INTO slots VALUES (%s, %s, 'task', %s, utc_now())", [f"merge:{repo}", repo, number]
             )
+            connection.execute(
+                "INSERT INTO jobs (id, task_id, stage, round, kind, created_at) "
+                "VALUES (%s, %s, %s, 1, 'developer', utc_now())",
+                [number, number, stage],
+            )
             for place, state in enumerate(states, 1):
                 connection.execute(
                     "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, evidence, "
@@ -228,8 +233,17 @@ def test_what_is_there_goes_through_every_step(empty_postgres_url: str) -> None:
                     "utc_now(), CASE WHEN %s IN ('applied', 'revoked') THEN utc_now() END)",
                     [number, str(place), state, 10 * number + place, STARTED, state],
                 )
+        connection.execute(
+            "INSERT INTO agent_runs (job_id, task_id, attempt, agent, run_dir, started_at) "
+            "VALUES (1, 1, 1, 'codex', '/runs/1', utc_now())"
+        )
     assert init(empty_postgres_url) == NEWEST
     stages = list(Stage)
+    agents = ask(
+        empty_postgres_url,
+        "SELECT agent, count(*) FROM lanes JOIN jobs ON lane = lanes.id GROUP BY 1 ORDER BY 1",
+    )
+    assert agents == [("codex", 1), ("unknown", len(stages) - 1)]
     places = ask(empty_postgres_url, "SELECT name, task_id FROM slots WHERE name LIKE 'environment:%'")
     assert places == [("environment:shared", stages.index(Stage.DEPLOY) + 1)]
 

@@ -1,24 +1,73 @@
 -- name: enqueue
-INSERT INTO jobs (task_id, stage, round, kind, max_attempts, priority, subject, brief, undo, not_before, created_at)
-VALUES (:task_id, :stage, :round, :kind, :max_attempts,
-        (SELECT priority FROM tasks WHERE id = :task_id), :subject, :brief, :undo, :not_before, utc_now())
-RETURNING id;
+INSERT INTO jobs (task_id, stage, round, kind, max_attempts, priority, subject, brief, undo, not_before, created_at, lane)
+SELECT tasks.id, :stage, :round, :kind, :max_attempts, tasks.priority, :subject, :brief, :undo, :not_before, utc_now(),
+       lanes.id
+FROM tasks LEFT JOIN lanes ON lanes.repo = tasks.repo AND lanes.stage = :stage AND lanes.agent = :agent
+                          AND lanes.priority = tasks.priority
+WHERE tasks.id = :task_id
+RETURNING id, lane;
 
 -- name: claim_next_job
 UPDATE jobs SET status = 'running', claimed_by = :boot_id, claimed_at = utc_now(), finished_at = NULL,
                 attempts = attempts + 1, claims = claims + 1, error = NULL
 WHERE status = 'queued' AND id = (
-    SELECT id FROM jobs
-    WHERE status = 'queued' AND (not_before IS NULL OR not_before <= utc_now())
-      AND (:agents_allowed OR kind IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
-      AND (:checks_allowed OR kind NOT IN ('ci', 'candidate-ci', 'staging-health', 'production-health'))
-      AND ((SELECT hold FROM tasks WHERE tasks.id = jobs.task_id) IS NULL -- what is held starts nothing;
-           OR undo IS NOT NULL) -- a look after an undo only asks
-      AND NOT EXISTS (SELECT 1 FROM transition_epoch -- nor does what could not go on from there
-                      WHERE transition_epoch.task_id = jobs.task_id AND transition_epoch.epoch >= :believable)
-      AND (CAST(:repos AS TEXT) IS NULL OR (SELECT repo FROM tasks WHERE tasks.id = jobs.task_id)
-                                           IN (SELECT value FROM json_each(:repos)))
-    ORDER BY priority DESC, id LIMIT 1 /* postgres: FOR UPDATE SKIP LOCKED */)
+    WITH RECURSIVE waiting (lane) AS ( -- the lanes in which something waits: one step through jobs_waiting for each
+        SELECT min(lane) FROM jobs WHERE status = 'queued'
+        UNION ALL
+        SELECT (SELECT min(lane) FROM jobs WHERE status = 'queued' AND jobs.lane > waiting.lane)
+        FROM waiting WHERE waiting.lane IS NOT NULL
+    ), running (repo, stage, agent, many) AS (
+        SELECT lanes.repo, lanes.stage, lanes.agent, count(*) FROM jobs JOIN lanes ON lanes.id = jobs.lane
+        WHERE jobs.status = 'running' GROUP BY lanes.repo, lanes.stage, lanes.agent
+    ), taken (share, many) AS ( -- agents' jobs by what can be limited
+        SELECT 'all', sum(many) FROM running WHERE agent <> ''
+        UNION ALL SELECT 'repo/' || repo, sum(many) FROM running WHERE agent <> '' GROUP BY repo
+        UNION ALL SELECT 'stage/' || stage, sum(many) FROM running WHERE agent <> '' GROUP BY stage
+        UNION ALL SELECT 'agent/' || agent, sum(many) FROM running WHERE agent <> '' GROUP BY agent
+    ), used_up (share) AS (
+        SELECT limits.key FROM json_each(:limits /* postgres: ::json */) AS limits
+        LEFT JOIN taken ON taken.share = limits.key
+        WHERE coalesce(taken.many, 0) >= CAST(CAST(limits.value AS TEXT) AS INTEGER)
+    ), firsts (lane, id, place) AS ( -- of each lane with room its first job that may start; on PostgreSQL more of few
+        SELECT lanes.id, CAST(0 AS BIGINT), 0 -- lanes: who claims at the same time holds the first ones
+        FROM waiting JOIN lanes ON lanes.id = waiting.lane
+        WHERE CASE WHEN lanes.agent = '' THEN :checks_allowed ELSE :agents_allowed AND NOT EXISTS
+                  (SELECT 1 FROM used_up WHERE used_up.share IN
+                      ('all', 'repo/' || lanes.repo, 'stage/' || lanes.stage, 'agent/' || lanes.agent)) END
+          AND (CAST(:repos AS TEXT) IS NULL OR lanes.repo IN (SELECT value FROM json_each(:repos)))
+        UNION ALL
+        SELECT firsts.lane, (
+            SELECT id FROM jobs
+            WHERE status = 'queued' AND lane = firsts.lane AND jobs.id > firsts.id
+              AND (not_before IS NULL OR not_before <= utc_now())
+              AND (undo IS NOT NULL -- a look after an undo only asks; what else is held starts nothing,
+                   OR (SELECT hold IS NOT NULL FROM tasks WHERE tasks.id = jobs.task_id) IS NOT TRUE)
+              AND (SELECT epoch >= :believable FROM transition_epoch -- nor does what could not go on from there
+                   WHERE transition_epoch.task_id = jobs.task_id) IS NOT TRUE
+            ORDER BY jobs.id LIMIT 1), firsts.place + 1
+        FROM firsts WHERE firsts.id IS NOT NULL AND firsts.place < 1 /* postgres: + 16 / (SELECT count(lane) FROM waiting) */
+    ), at_work (repo, checks, many) AS (
+        SELECT repo, agent = '', sum(many) FROM running GROUP BY repo, agent = ''
+    ), served (repo, checks, last) AS (
+        SELECT repo, agent = '', max(served_at) FROM lanes GROUP BY repo, agent = ''
+    ), candidates (id, repo, checks, level, since) AS ( -- the lane's waiting counts, not what its jobs waited behind it
+        SELECT jobs.id, lanes.repo, lanes.agent = '',
+               lanes.priority + periods_since(CASE WHEN lanes.served_at > coalesce(jobs.not_before, jobs.created_at)
+                   THEN lanes.served_at ELSE coalesce(jobs.not_before, jobs.created_at) END, :step_s),
+               coalesce(jobs.not_before, jobs.created_at)
+        FROM firsts JOIN jobs ON jobs.id = firsts.id JOIN lanes ON lanes.id = firsts.lane
+        WHERE firsts.place > 0
+    ), ranked (id, level, busy, last, since) AS ( -- busy: what its repository would have at work with it
+        SELECT candidates.id, level, coalesce(at_work.many, 0)
+                   + row_number() OVER (PARTITION BY candidates.repo, candidates.checks ORDER BY level DESC, since, candidates.id),
+               coalesce(served.last, ''), since
+        FROM candidates
+        LEFT JOIN at_work ON at_work.repo = candidates.repo AND at_work.checks = candidates.checks
+        LEFT JOIN served ON served.repo = candidates.repo AND served.checks = candidates.checks
+    )
+    SELECT jobs.id FROM ranked JOIN jobs ON jobs.id = ranked.id WHERE jobs.status = 'queued'
+    ORDER BY ranked.level DESC, ranked.busy, ranked.last, ranked.since, jobs.id
+    LIMIT 1 /* postgres: FOR UPDATE OF jobs SKIP LOCKED */)
 RETURNING *;
 
 -- name: finish

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ def burst(folder: Path, deliveries: int) -> dict[str, float]:
         pushes = Pushes()
         outcome = send_all(url, pushes.take(url, deliveries), CONNECTIONS[-1])
         outcome.all_taken()
+        _dealt_with(Path(scratch) / "service")
         with closing(sqlite3.connect(Path(scratch) / "service" / "orchestrator.db")) as connection:
             query = "SELECT json_extract(payload, '$.after') FROM inbox"
             there = {row[0] for row in connection.execute(query)}
@@ -108,6 +110,14 @@ def main(folder: Path, *, short: bool, rounds: int, where: Path | None) -> int:
     where.write_text(json.dumps({"figures": figures, "burst": told}, indent=1) + "\n", encoding="utf-8")
     print(f"The figures are in {where}.")
     return 0
+
+
+def _dealt_with(home: Path) -> None:
+    """Wait until nothing is open any more, so that nobody works while another side is measured."""
+    with closing(sqlite3.connect(home / "orchestrator.db")) as connection:
+        query = "SELECT count(*) FROM inbox WHERE handled_at IS NULL"
+        while connection.execute(query).fetchone()[0]:
+            time.sleep(0.02)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def intakes(
 
     ``secrets`` are those of each source, of which any will do; ``timeout_s`` is for a whole body, in seconds.
     """
-    gathering = Gathering(receiver.receive_all)
+    gathering = Gathering(receiver)
     refusals = _Refusals(telemetry)
     return {
         path_of(handler.source): Intake(

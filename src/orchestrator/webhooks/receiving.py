@@ -60,8 +60,8 @@ Ended = Received | OrchestratorError
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """A delivery that can be stored."""
+class Opened:
+    """A delivery that has been read and can be stored."""
 
     handler: WebhookHandler
     new: inbox.NewDelivery
@@ -105,26 +105,31 @@ class Receiver:
         :raises MalformedDelivery: it cannot be stored: an unknown source, no object, values that are no JSON.
         :raises DatabaseError: it is not stored.
         """
-        [ended] = self._store([self._opened(source, kind, delivery_id, payload)])
+        [ended] = self.store([self._opened(source, kind, delivery_id, payload)])
         if isinstance(ended, OrchestratorError):
             raise ended
         return ended
 
-    def receive_all(self, letters: Sequence[Letter]) -> list[Ended]:
-        """Open letters and store them in one commit; what became of each, in their order. Raises nothing."""
-        ended = [self._read(letter) or InvariantError(FAULT) for letter in letters]
-        opened = [one for one in ended if isinstance(one, _Opened)]
-        stored = iter(self._store(opened))
-        return [next(stored) if isinstance(one, _Opened) else one for one in ended]
-
-    @never_raises(None, log)
-    def _read(self, letter: Letter) -> _Opened | OrchestratorError:
+    @never_raises(InvariantError(FAULT), log)
+    def open(self, letter: Letter) -> Opened | OrchestratorError:
+        """Read what has arrived; an error says why it cannot be stored."""
         try:
             return self._opened(letter.source, letter.kind, letter.delivery_id, parsed(letter.raw))
         except MalformedDelivery as error:
             return error
 
-    def _opened(self, source: str, kind: str, delivery_id: str | None, payload: object) -> _Opened:
+    def store(self, opened: Sequence[Opened]) -> list[Ended]:
+        """Store deliveries in one commit; where one of them is in the way, each in its own. A database is away for all
+        of them. What became of each, in their order; raises nothing."""
+        stored = self._committed(opened) if opened else []
+        if isinstance(stored, list):
+            self._tell(opened, stored)
+            return [one.received for one in stored]
+        if len(opened) == 1 or isinstance(stored, DatabaseError):
+            return [stored or InvariantError(FAULT)] * len(opened)
+        return [ended for one in opened for ended in self.store([one])]
+
+    def _opened(self, source: str, kind: str, delivery_id: str | None, payload: object) -> Opened:
         handler = self._handlers.get(source)
         if handler is None or not isinstance(payload, dict):
             raise MalformedDelivery("The delivery is of no known source, or no JSON object.")
@@ -139,27 +144,17 @@ class Receiver:
             delivery_id=clean(delivery_id)[:ID_LIMIT] or None if delivery_id else None,
             payload=_encoded(payload),
         )
-        return _Opened(handler, new, payload)
-
-    def _store(self, opened: Sequence[_Opened]) -> Sequence[Ended]:
-        """All in one commit; where one of them is in the way, each in its own. A database is away for all of them."""
-        stored = self._committed(opened) if opened else []
-        if isinstance(stored, list):
-            self._tell(opened, stored)
-            return [one.received for one in stored]
-        if len(opened) == 1 or isinstance(stored, DatabaseError):
-            return [stored or InvariantError(FAULT)] * len(opened)
-        return [ended for one in opened for ended in self._store([one])]
+        return Opened(handler, new, payload)
 
     @never_raises(None, log)
-    def _committed(self, opened: Sequence[_Opened]) -> list[_Stored] | OrchestratorError:
+    def _committed(self, opened: Sequence[Opened]) -> list[_Stored] | OrchestratorError:
         try:
             with self._database.write() as tx:
                 return [_store_one(tx, one) for one in opened]
         except OrchestratorError as error:
             return error
 
-    def _tell(self, opened: Sequence[_Opened], stored: Sequence[_Stored]) -> None:
+    def _tell(self, opened: Sequence[Opened], stored: Sequence[_Stored]) -> None:
         """What is durable is counted, and looked at."""
         for one, found in zip(opened, stored, strict=True):
             new = not found.received.repeated
@@ -191,7 +186,7 @@ def content_key(source: str, kind: str, payload: object) -> str:
     return f"{source}:{digest.hexdigest()}"
 
 
-def _store_one(tx: Tx, one: _Opened) -> _Stored:
+def _store_one(tx: Tx, one: Opened) -> _Stored:
     task = one.handler.task_of(tx, one.new.kind, one.payload)
     subject = subject_on_show(tx, task) if task is not None else None
     inbox_id = inbox.store(tx, one.new, task, subject)

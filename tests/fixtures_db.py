@@ -16,6 +16,7 @@ import pytest
 from orchestrator.db import leases, repositories, tasks
 from orchestrator.db.database import Database
 from orchestrator.db.migrate import init_db
+from orchestrator.db.opening import place_of
 from orchestrator.db.postgres import PostgresDatabase
 from orchestrator.db.postgres_text import translated
 from orchestrator.db.repositories import Repository
@@ -51,6 +52,11 @@ class Store:
     def path(self) -> Path:
         assert isinstance(self.database, SqliteDatabase)
         return self.database.path
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people on this side."""
+        return place_of(self.url or f"sqlite://{self.path}")
 
     def new_task(
         self, title: str = "Say hello", *, stage: Stage = Stage.CREATED, priority: int = 0, **ticket: str

@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.places import STATE_ID
 from orchestrator.runtime.process import SystemProcesses
 from tests.fixtures_orch import Here, Orch
 
@@ -17,6 +18,9 @@ def shop(here: Here, orch: Orch) -> Here:
 def living_process(orch: Orch, switches: str) -> None:
     """The process of this test on the list."""
     me = SystemProcesses().own()
+    state = orch.home / STATE_ID  # of a database that a fleet may work on
+    if state.exists():
+        switches += f" state={state.read_text()}"
     orch.shell(
         "INSERT INTO processes VALUES ('other', '', ?, ?, ?, ?, 'serve', ?, '', '2126-01-05T10:00:00.000000Z')",
         me.machine_boot_id,
@@ -46,7 +50,6 @@ def test_a_lease_is_listed_with_its_age_and_its_owners_liveness(shop: Here, orch
     assert holder["age_s"] > 0
 
 
-@pytest.mark.of_the_file  # on a server nothing starts beside a living process
 def test_a_lease_is_taken_from_its_living_owner(shop: Here, orch: Orch) -> None:
     leased(orch)
     said = shop("lease", "release", "shop-1", "--reason", "it hangs", "--as", "Ann")
@@ -79,7 +82,6 @@ def test_where_nobody_owns_a_task_this_is_said(shop: Here) -> None:
     assert shop("lease", "release", "SHOP-1").code == 2  # without a reason
 
 
-@pytest.mark.of_the_file  # on a server nothing starts beside a living process
 def test_nothing_starts_beside_a_living_process_with_other_switches(shop: Here, orch: Orch) -> None:
     living_process(orch, "transition_lease=off repos=*")
     for command in (("serve",), ("unfreeze", "shop")):

@@ -3,14 +3,11 @@
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
-from orchestrator.db.sqlite import connect
-from orchestrator.runtime.clock import SystemClock
 from tests.deliveries import gitea_push
 from tests.fixtures_orch import Orch
 from tests.senders import OLD, SECRET, Sender
@@ -22,8 +19,7 @@ PUSH = gitea_push("main", "a" * 40, address="https://git.example.org/acme/shop")
 
 def outcomes(orch: Orch) -> list[str | None]:
     """Of everything that is stored."""
-    with closing(connect(orch.home / "orchestrator.db", SystemClock(), readonly=True)) as connection:
-        return [row["outcome"] for row in connection.execute("SELECT outcome FROM inbox")]
+    return [row["outcome"] for row in orch.shell("SELECT outcome FROM inbox")]
 
 
 def test_secrets_from_a_file_are_exchanged_without_a_gap(orch: Orch, tmp_path: Path) -> None:

@@ -451,6 +451,7 @@ class TestRefusals:
         assert answer.status_code == status, answer.text
         assert got == ([asked] if asked else [])
 
+    @pytest.mark.of_the_file
     def test_a_lost_database_is_no_traceback(self, serve: Serve, desk: Desk) -> None:
         with client(serve()) as api:
             desk.database.path.write_bytes(b"no database" * 1000)

@@ -298,7 +298,7 @@ class TestStoring:
         letters.store.database.close()
         answer = gitea.send(gitea_push("main", "a" * 40))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
-        assert str(letters.store.path) not in answer.text
+        assert letters.store.place not in answer.text
         assert refused(letters) == {"unavailable": 1}
 
     def test_a_burst_loses_nothing_and_shares_commits(self, letters: Letters, gitea: Sender) -> None:

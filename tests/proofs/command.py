@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.proofs import report
+from tests.proofs.ledgers import FILES, Ledgers, ledgers_of
 from tests.proofs.report import Scenario
 from tests.proofs.templates import make_templates
 from tests.proofs.world import World
@@ -15,9 +16,11 @@ Run = Callable[[int, World, Mapping[str, Path]], Scenario]
 """Plays the scenario of a seed in a world that is made from one of the templates."""
 
 
-def sweep(run: Run, seeds: Sequence[int], folder: Path, *, out: Path | None = None) -> list[Scenario]:
+def sweep(
+    run: Run, seeds: Sequence[int], folder: Path, *, out: Path | None = None, ledgers: Ledgers = FILES
+) -> list[Scenario]:
     """Run the scenarios of these seeds in ``folder``, one after the other; what was found is kept to be looked at."""
-    world = World(folder / "world")
+    world = World(folder / "world", ledgers)
     templates = make_templates(world, folder / "templates")
     found = []
     for seed in seeds:
@@ -27,7 +30,9 @@ def sweep(run: Run, seeds: Sequence[int], folder: Path, *, out: Path | None = No
         if out is not None:
             report.append(out, scenario)
         if scenario.findings:
-            world.keep_as(folder / f"seed-{seed}")
+            kept = folder / f"seed-{seed}"
+            world.keep_as(kept)
+            ledgers.write_out(kept)
     world.clear()
     return found
 
@@ -38,9 +43,8 @@ def main(name: str, told: str | None, run: Callable[..., Scenario], *, shapes: S
     asked = argparse.ArgumentParser(prog=f"python -m tests.proofs.{name}", description=told)
     asked.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
     asked.add_argument("--count", type=int, default=10, metavar="N", help="scenarios")
-    asked.add_argument(
-        "--out", type=Path, default=report.FOLDER / f"{name}.jsonl", help="report that is added to"
-    )
+    asked.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    asked.add_argument("--out", type=Path, help="report that is added to")
     asked.add_argument(
         "--folder", type=Path, help="where the scenarios are played; memory is much the fastest"
     )
@@ -48,9 +52,12 @@ def main(name: str, told: str | None, run: Callable[..., Scenario], *, shapes: S
         asked.add_argument("--shape", choices=shapes, help="of every scenario; else the seed chooses")
     said = asked.parse_args()
     folder = said.folder or Path(tempfile.mkdtemp(prefix=f"orch-{name}-"))
-    known = {scenario.seed for scenario in report.read(said.out)}
+    out = said.out or report.of(name, said.database)
+    known = {scenario.seed for scenario in report.read(out)}
     seeds = [seed for seed in range(said.first, said.first + said.count) if seed not in known]
     shape = getattr(said, "shape", None)
-    found = sweep(partial(run, shape=shape) if shape else run, seeds, folder, out=said.out)
-    print(report.summary(f"{name} sweep", found))
+    with ledgers_of(said.database) as ledgers:
+        playing = partial(run, shape=shape) if shape else run
+        found = sweep(playing, seeds, folder, out=out, ledgers=ledgers)
+    print(report.summary(f"{name} sweep", found, said.database))
     return 1 if any(scenario.findings for scenario in found) else 0

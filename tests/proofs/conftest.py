@@ -2,12 +2,15 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.postgres_server import PostgresServer
 from tests.proofs.explorer import quiet
+from tests.proofs.ledgers import FILES, Databases, Ledgers
 from tests.proofs.memory_ledgers import FileLedger, MemoryLedger, NewLedger, ServerLedger
 from tests.proofs.templates import DELIVERED, TESTED, make_delivered, make_tested
 from tests.proofs.world import World
@@ -54,39 +57,77 @@ def quietly() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def place() -> Iterator[Path]:
-    """Where scenarios are played, one after the other."""
+class Worlds:
+    """Where scenarios are played, one after the other, over one kind of database."""
+
+    def __init__(self, place: Path, ledgers: Ledgers) -> None:
+        self._place = place
+        self._ledgers = ledgers
+        self._made: dict[str, Path] = {}
+
+    @property
+    def world(self) -> World:
+        return World(self._place / "world", self._ledgers)
+
+    def template(self, name: str, make: Callable[[World, Path], object]) -> Path:
+        """Made by the first test that asks."""
+        if name not in self._made:
+            make(self.world, self._place / name)
+            self._made[name] = self._place / name
+        return self._made[name]
+
+    @property
+    def templates(self) -> Mapping[str, Path]:
+        """What sweeps begin with."""
+        delivered = self.template(DELIVERED, make_delivered)
+        tested = self.template(TESTED, lambda world, to: make_tested(world, delivered, to))
+        return {DELIVERED: delivered, TESTED: tested}
+
+    def at(self, template: Path) -> World:
+        """A world that is as the template."""
+        self.world.come_from(template)
+        return self.world
+
+
+@contextmanager
+def _worlds(ledgers: Ledgers) -> Iterator[Worlds]:
     folder = Path(tempfile.mkdtemp(prefix="orch-worlds-", dir=MEMORY if MEMORY.is_dir() else None))
-    yield folder
-    World(folder / "world").clear()
+    worlds = Worlds(folder, ledgers)
+    yield worlds
+    worlds.world.clear()
     shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-def delivered_template(place: Path) -> Path:
-    return make_delivered(World(place / "world"), place / DELIVERED)
+def file_worlds() -> Iterator[Worlds]:
+    with _worlds(FILES) as worlds:
+        yield worlds
 
 
 @pytest.fixture(scope="session")
-def templates(place: Path, delivered_template: Path) -> Mapping[str, Path]:
-    tested = make_tested(World(place / "world"), delivered_template, place / TESTED)
-    return {DELIVERED: delivered_template, TESTED: tested}
+def server_worlds(postgres_server: PostgresServer) -> Iterator[Worlds]:
+    with _worlds(Databases(postgres_server)) as worlds:
+        yield worlds
 
 
 @pytest.fixture
-def delivered(place: Path, delivered_template: Path) -> World:
+def worlds(request: pytest.FixtureRequest, database_kind: str) -> Worlds:
+    found: Worlds = request.getfixturevalue("file_worlds" if database_kind == "sqlite" else "server_worlds")
+    return found
+
+
+@pytest.fixture
+def templates(worlds: Worlds) -> Mapping[str, Path]:
+    return worlds.templates
+
+
+@pytest.fixture
+def delivered(worlds: Worlds) -> World:
     """A world in which one task is done."""
-    return _world(place, delivered_template)
+    return worlds.at(worlds.template(DELIVERED, make_delivered))
 
 
 @pytest.fixture
-def tested(place: Path, templates: Mapping[str, Path]) -> World:
+def tested(worlds: Worlds) -> World:
     """A world in which two more are about to ask for the slots."""
-    return _world(place, templates[TESTED])
-
-
-def _world(place: Path, template: Path) -> World:
-    world = World(place / "world")
-    world.come_from(template)
-    return world
+    return worlds.at(worlds.templates[TESTED])

@@ -13,10 +13,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NoReturn
 
+from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.gate import GateResult, failed
 from orchestrator.main import Service
 from orchestrator.runtime.clock import SystemClock
@@ -29,7 +31,7 @@ from tests.proofs.world import FastClock, World, at_rest
 
 DEADLINE_S = 60.0  # of a life without a kill; beyond it something hangs
 POLL_S = 0.02
-AT_REST, CAME_TO_NO_REST, FAILED = 0, 3, 70
+AT_REST, CAME_TO_NO_REST, NOT_STARTED, FAILED = 0, 3, 4, 70
 FICKLE = ("check_candidate", "check_staging", "check_staging_log", "check_testing", "check_review")
 
 Script = Callable[[App], None]
@@ -45,6 +47,9 @@ class Ending(StrEnum):
     REST = "rest"
     KILLED = "killed"
     RESTLESS = "restless"
+    NOT_STARTED = (
+        "not started"  # the database took the first of its transactions away; whoever keeps it up tries again
+    )
     FAILED = "failed"
     STOPPED = "stopped"
     LIVING = "living"
@@ -167,7 +172,7 @@ def _ending(status: int) -> Ending:
         return Ending.LIVING
     if os.WIFSIGNALED(status):
         return Ending.KILLED
-    known = {AT_REST: Ending.REST, CAME_TO_NO_REST: Ending.RESTLESS}
+    known = {AT_REST: Ending.REST, CAME_TO_NO_REST: Ending.RESTLESS, NOT_STARTED: Ending.NOT_STARTED}
     return known.get(os.WEXITSTATUS(status), Ending.FAILED)
 
 
@@ -209,7 +214,13 @@ def _run(world: World, life: Life, tell: int) -> int:
         threading.Thread(target=_end_when_asked, args=(world,), daemon=True).start()
     clock = FastClock()
     settings, more = world.settings(**life.settings), {"processes": processes, "shared": life.shared}
-    with scheduled_app(settings, world.environ, scheduler, clock=clock, **more) as app:
+    with ExitStack() as stack:
+        try:
+            made = scheduled_app(settings, world.environ, scheduler, clock=clock, **more)
+            app = stack.enter_context(made)
+        except DatabaseError:
+            traceback.print_exc()
+            return NOT_STARTED
         service = Service(app)
         service.start()
         life.script(app)

@@ -21,11 +21,11 @@ At the end, acceptance and every signal are behind: of these the last two alone 
 
 import json
 import re
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from orchestrator.images.content import digest_of
 from orchestrator.rules.trailers import TASK, trailers
@@ -36,6 +36,7 @@ BEFORE_STAGING = ("created", "analysis", "architecture", "development", "review"
 AFTER_MERGE = ("deploy", "done")
 IN_STAGING = ("deploy-staging", "deploy")
 ENDED = ("done", "cancelled")
+Row = Mapping[str, Any]  # its columns
 MAIN = "refs/heads/main"
 EXPECTED = {"DatabaseError", "AuthorityUnreachable", "OutsideError", "GitError", "RefsRefused", "LostRace"}
 
@@ -70,7 +71,8 @@ class Seen:
     def __init__(self, world: World, *, end: bool = False) -> None:
         self.world = world
         self._end = end
-        self.tasks: Mapping[str, sqlite3.Row] = {
+        world.settle()
+        self.tasks: Mapping[str, Row] = {
             row["work_item"]: row for row in world.rows("SELECT * FROM tasks ORDER BY id")
         }
 
@@ -116,7 +118,7 @@ class Seen:
         return found
 
     @cached_property
-    def effects(self) -> Sequence[sqlite3.Row]:
+    def effects(self) -> Sequence[Row]:
         """The ledger with each effect's work item."""
         return self.world.rows(
             "SELECT e.*, t.work_item, t.stage FROM effects e JOIN tasks t ON t.id = e.task_id ORDER BY e.id"
@@ -435,6 +437,6 @@ def _faults(seen: Seen) -> Iterator[str]:
             yield f"fault: {line}"
 
 
-def _key(effect: sqlite3.Row) -> tuple[str, str, int]:
+def _key(effect: Row) -> tuple[str, str, int]:
     environment, sha, generation = effect["key"].split(":")
     return environment, sha, int(generation)

@@ -1,7 +1,5 @@
 """Installations that scenarios start from, made once by the product itself."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from orchestrator.db import slots
@@ -40,9 +38,8 @@ def make_tested(world: World, delivered: Path, template: Path) -> Path:
     world.instruct(entry)
     _run(world, _both_tested)
     world.instruct()
-    with closing(sqlite3.connect(world.database)) as connection, connection:
-        connection.execute("DELETE FROM repo_freeze")
-        connection.execute("DELETE FROM slots")
+    world.change("DELETE FROM repo_freeze")
+    world.change("DELETE FROM slots")
     world.keep_as(template)
     return template
 

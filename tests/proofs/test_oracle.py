@@ -2,20 +2,13 @@
 
 import json
 import os
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 
 from tests.deliveries import plane_state
 from tests.proofs import oracle
 from tests.proofs.world import World
-
-
-def change(world: World, statement: str) -> None:
-    with closing(sqlite3.connect(world.database)) as connection, connection:
-        connection.execute(statement)
 
 
 def merged_twice(world: World) -> None:
@@ -32,8 +25,8 @@ def main_went_back(world: World) -> None:
 
 def merged_and_cancelled(world: World) -> None:
     for trigger in world.rows("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'tasks'"):
-        change(world, f"DROP TRIGGER {trigger['name']}")
-    change(world, "UPDATE tasks SET stage = 'cancelled'")
+        world.change(f"DROP TRIGGER {trigger['name']}")
+    world.change("UPDATE tasks SET stage = 'cancelled'")
 
 
 def note(world: World, line: str) -> None:
@@ -77,12 +70,11 @@ def delivery_was_lost(world: World) -> None:
 
 def answer_was_lost(world: World) -> None:
     """A word was refused, and nobody told."""
-    change(
-        world,
+    world.change(
         "INSERT INTO inbox (source, dedup_key, kind, task_id, received_at, handled_at, outcome) "
         "VALUES ('plane', 'plane:1', 'issue', 1, '2026-01-01', '2026-01-01', 'refused: no')",
     )
-    change(world, "INSERT INTO deliveries (inbox_id, source) SELECT max(id), 'plane' FROM inbox")
+    world.change("INSERT INTO deliveries (inbox_id, source) SELECT max(id), 'plane' FROM inbox")
 
 
 WRONGS: dict[Callable[[World], None], str] = {
@@ -97,12 +89,12 @@ WRONGS: dict[Callable[[World], None], str] = {
     message_was_lost: "message",
     delivery_was_lost: "letter",
     answer_was_lost: "answer",
-    lambda world: change(world, "DELETE FROM coverage_baseline"): "ratchet",
-    lambda world: change(world, "DELETE FROM events WHERE to_stage = 'deploy'"): "law-11",
-    lambda world: change(
-        world, "INSERT INTO slots VALUES ('merge:sample', 'sample', 'task', 1, '2026-01-01')"
+    lambda world: world.change("DELETE FROM coverage_baseline"): "ratchet",
+    lambda world: world.change("DELETE FROM events WHERE to_stage = 'deploy'"): "law-11",
+    lambda world: world.change(
+        "INSERT INTO slots VALUES ('merge:sample', 'sample', 'task', 1, '2026-01-01')"
     ): "slot",
-    lambda world: change(world, "UPDATE effects SET state = 'revoked' WHERE name = 'merge_pr'"): "ledger",
+    lambda world: world.change("UPDATE effects SET state = 'revoked' WHERE name = 'merge_pr'"): "ledger",
 }
 
 
@@ -110,7 +102,7 @@ WRONGS: dict[Callable[[World], None], str] = {
 def test_what_does_not_agree_is_found(wrong: Callable[[World], None], delivered: World) -> None:
     assert oracle.at_the_end(delivered) == []
     for trigger in ("effects_move_forward", "slots_of_living_tasks"):
-        change(delivered, f"DROP TRIGGER IF EXISTS {trigger}")
+        delivered.change(f"DROP TRIGGER IF EXISTS {trigger}")
     wrong(delivered)
     kinds = {finding.split(":")[0] for finding in oracle.at_the_end(delivered)}
     assert WRONGS[wrong] in kinds
@@ -122,11 +114,11 @@ def test_an_undo_that_was_drawn_with_a_start_is_intended_until_the_end(
 ) -> None:
     """Its runner performs it before anybody can intend it; then the ledger has to have it by itself."""
     [init] = [start for start in oracle.Seen(delivered).starts if start.environment == "production"]
-    change(delivered, "DROP TRIGGER IF EXISTS effects_move_forward")
+    delivered.change("DROP TRIGGER IF EXISTS effects_move_forward")
     evidence = (
         f"json_set(evidence, '$.conditional_undo', json('{{\"judged\": {{\"generation\": {drawn}}}}}'))"
     )
-    change(delivered, f"UPDATE effects SET evidence = {evidence} WHERE key LIKE 'production:%'")
+    delivered.change(f"UPDATE effects SET evidence = {evidence} WHERE key LIKE 'production:%'")
     note(delivered, f"start production {init.sha} {started} undo 99 {init.digest} {init.sha} S-1\n")
     found = [any(one.startswith("intent") for one in look(delivered)) for look in LOOKS]
     assert found == [drawn != started, True]

@@ -3,7 +3,7 @@
 In the time that is lost one task was delivered, and the other one tried on staging; a person accepts, and both end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +14,48 @@ from orchestrator.installation import comparison
 from orchestrator.installation.acceptance import _Import
 from orchestrator.installation.comparison import Traces
 from tests.proofs import oracle, restores
+from tests.proofs.conftest import Worlds
 from tests.proofs.lives import Ending, Life, live
 from tests.proofs.people import Person, acting
 from tests.proofs.restores import Watch
 from tests.proofs.scheduler import At, Free, Kill
 from tests.proofs.templates import TESTED
-from tests.proofs.test_oracle import change, merged_twice, note, started_twice, started_without_an_intent
+from tests.proofs.test_oracle import merged_twice, note, started_twice, started_without_an_intent
 from tests.proofs.world import World, closed
 
 
-@pytest.fixture(scope="session")
-def put_back_template(place: Path, templates: Mapping[str, Path]) -> Path:
+def _put_back(world: World, template: Path, tested: Path) -> None:
     """The copy has just been put back."""
-    world = World(place / "world")
-    world.come_from(templates[TESTED])
+    world.come_from(tested)
     world.back_up()
     lived = live(world, Life(At("merge_pr.before_act", Kill(), occurrence=2)))
     assert lived.ending is Ending.KILLED
     assert world.programs_have_ended()
     world.put_back()
-    world.keep_as(place / "put back")
-    return place / "put back"
+    world.keep_as(template)
 
 
-@pytest.fixture(scope="session")
-def accepted_template(place: Path, put_back_template: Path) -> Path:
+def _accepted(world: World, template: Path, put_back: Path) -> None:
     """All have ended."""
-    world = World(place / "world")
-    world.come_from(put_back_template)
+    world.come_from(put_back)
     assert _to_the_end(world) == []
-    world.keep_as(place / "accepted")
-    return place / "accepted"
+    world.keep_as(template)
 
 
 @pytest.fixture
-def put_back(place: Path, put_back_template: Path) -> World:
-    return _world(place, put_back_template)
+def put_back_template(worlds: Worlds) -> Path:
+    tested = worlds.templates[TESTED]
+    return worlds.template("put back", lambda world, to: _put_back(world, to, tested))
 
 
 @pytest.fixture
-def accepted(place: Path, accepted_template: Path) -> World:
-    return _world(place, accepted_template)
+def put_back(worlds: Worlds, put_back_template: Path) -> World:
+    return worlds.at(put_back_template)
+
+
+@pytest.fixture
+def accepted(worlds: Worlds, put_back_template: Path) -> World:
+    return worlds.at(worlds.template("accepted", lambda world, to: _accepted(world, to, put_back_template)))
 
 
 def test_nothing_is_done_before_a_person_accepts(put_back: World) -> None:
@@ -67,12 +68,12 @@ def test_nothing_is_done_before_a_person_accepts(put_back: World) -> None:
 
 
 def new_merge_not_measured(world: World) -> None:
-    change(world, "DELETE FROM coverage_baseline WHERE id = (SELECT max(id) FROM coverage_baseline)")
+    world.change("DELETE FROM coverage_baseline WHERE id = (SELECT max(id) FROM coverage_baseline)")
 
 
 def message_with_a_number_of_lost_time(world: World) -> None:
     taken = sorted(oracle.Seen(world).of_lost_time("SELECT stable_id FROM outbox"))[0]
-    change(world, f"UPDATE outbox SET stable_id = '{taken}' WHERE id = (SELECT max(id) FROM outbox)")
+    world.change(f"UPDATE outbox SET stable_id = '{taken}' WHERE id = (SELECT max(id) FROM outbox)")
 
 
 WRONGS: dict[Callable[[World], None], str] = {
@@ -82,10 +83,10 @@ WRONGS: dict[Callable[[World], None], str] = {
     lambda world: note(world, _older_token(world)): "fence",
     new_merge_not_measured: "ratchet",
     message_with_a_number_of_lost_time: "message",
-    lambda world: change(
-        world, "UPDATE installation_marks SET cause = 'forge', reason = 'x', closed_at = 'x'"
+    lambda world: world.change(
+        "UPDATE installation_marks SET cause = 'forge', reason = 'x', closed_at = 'x'"
     ): "guard",
-    lambda world: change(world, "UPDATE effects SET state = 'revoked' WHERE name = 'merge_pr'"): "ledger",
+    lambda world: world.change("UPDATE effects SET state = 'revoked' WHERE name = 'merge_pr'"): "ledger",
 }
 
 
@@ -93,7 +94,7 @@ WRONGS: dict[Callable[[World], None], str] = {
 def test_what_does_not_agree_is_found(wrong: Callable[[World], None], accepted: World) -> None:
     assert oracle.at_the_end(accepted) == []
     assert restores.accepted(accepted)
-    change(accepted, "DROP TRIGGER IF EXISTS effects_move_forward")
+    accepted.change("DROP TRIGGER IF EXISTS effects_move_forward")
     wrong(accepted)
     assert WRONGS[wrong] in _kinds(oracle.at_the_end(accepted))
 
@@ -144,9 +145,3 @@ def _older_token(world: World) -> str:
 
 def _kinds(findings: list[str]) -> set[str]:
     return {finding.split(":")[0] for finding in findings}
-
-
-def _world(place: Path, template: Path) -> World:
-    world = World(place / "world")
-    world.come_from(template)
-    return world

@@ -12,6 +12,8 @@ from tests.proofs.lives import Ending, Life, Living
 from tests.proofs.world import World
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
+
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_kill_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:

@@ -10,12 +10,11 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.runtime.clock import SystemClock
 from tests.deliveries import USER
 from tests.fixtures_git import Hand, person_at
+from tests.proofs.ledgers import FILES, Ledgers
 
 HERE = Path(__file__).parent
 AGENT = HERE.parent / "integration" / "pipeline" / "programs" / "agent.py"
@@ -102,6 +102,7 @@ class World:
     """One scenario's folder."""
 
     root: Path
+    ledgers: Ledgers = FILES
 
     @property
     def home(self) -> Path:
@@ -109,7 +110,7 @@ class World:
 
     @property
     def database(self) -> Path:
-        return self.home / "orchestrator.db"
+        return self.ledgers.of(self.root)
 
     @property
     def backup(self) -> Path:
@@ -135,14 +136,16 @@ class World:
 
     def settings(self, **more: str) -> Settings:
         """Short timers, by a clock that runs ten times as fast."""
-        return load_settings({"ORCH_HOME": str(self.home), **SETTINGS, **more})
+        where = self.ledgers.variables(self.database)
+        return load_settings({"ORCH_HOME": str(self.home), **where, **SETTINGS, **more})
 
     # --- making it --------------------------------------------------------------------------------------------
 
     def make(self) -> "World":
         """Programs, a person's repository, nothing of the product yet."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        self._remove(self.root)
         self.root.mkdir(parents=True)
+        self.ledgers.make(self.database, since=EPOCH.isoformat(), speed=SPEED)
         for program in (*(HERE / "programs").glob("*.sh"), AGENT):
             shutil.copy(program, self.root)
         self.instruct()
@@ -155,21 +158,29 @@ class World:
 
     def keep_as(self, template: Path) -> None:
         """Keep a copy that :meth:`come_from` brings back."""
-        shutil.rmtree(template, ignore_errors=True)
+        self._remove(template)
         template.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "-a", str(self.root), str(template)], check=True)
+        self._copy(self.root, template)
 
     def come_from(self, template: Path) -> None:
         """Be what was kept."""
         self.clear()
-        subprocess.run(["cp", "-a", str(template), str(self.root)], check=True)
+        self._copy(template, self.root)
 
     def clear(self) -> None:
         """End what still runs below the folder, then remove it."""
         for pid in self.programs():
             with _gone_is_fine():
                 os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.root, ignore_errors=True)
+        self._remove(self.root)
+
+    def _copy(self, source: Path, target: Path) -> None:
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+        self.ledgers.copied(target)
+
+    def _remove(self, folder: Path) -> None:
+        self.ledgers.forget(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
     def programs(self) -> Iterator[int]:
         """Processes that this world has started: they name its folder, or work in it."""
@@ -260,34 +271,32 @@ class World:
 
     def locked(self) -> bool:
         """Whether somebody is in the middle of a write transaction, and stays there."""
-        with closing(sqlite3.connect(self.database, timeout=0.3, isolation_level=None)) as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("ROLLBACK")
-            except sqlite3.OperationalError:
-                return True
-        return False
+        return self.ledgers.held(self.database)
+
+    def settle(self) -> None:
+        """Wait until nothing changes any more that was asked for by somebody who is dead or stands still."""
+        self.ledgers.settle(self.database)
 
     # --- backup and restore, as docs/how-to/backup-and-restore.md has it ------------------------------------------
 
     def back_up(self) -> None:
-        """``sqlite3 orchestrator.db ".backup …"``."""
-        _copy(self.database, self.backup)
+        """Copy the database."""
+        self.ledgers.copy(self.database, self.backup)
 
     def put_back(self) -> None:
-        """``sqlite3 orchestrator.db ".restore …"``, while nothing of the service runs; what is lost is kept for the
-        oracle."""
-        _copy(self.database, self.root / f"lost-{len(self.lost) + 1}.db")
-        _copy(self.backup, self.database)
+        """Put the copy in its place, while nothing of the service runs; what is lost is kept for the oracle."""
+        self.ledgers.copy(self.database, self.root / f"lost-{len(self.lost) + 1}.db")
+        self.ledgers.copy(self.backup, self.database)
 
     # --- what can be seen -------------------------------------------------------------------------------------
 
-    def rows(self, question: str, *values: object, of: Path | None = None) -> list[sqlite3.Row]:
-        """What the database, or another one than it, says, read beside whoever owns it."""
-        path = f"{(of or self.database).as_uri()}?mode=ro"
-        with closing(sqlite3.connect(path, uri=True, timeout=30)) as connection:
-            connection.row_factory = sqlite3.Row
-            return connection.execute(question, values).fetchall()
+    def rows(self, question: str, *values: object, of: Path | None = None) -> list[Any]:
+        """What the database, or another one than it, says, read beside whoever owns it: by name and by position."""
+        return self.ledgers.rows(of or self.database, question, values)
+
+    def change(self, statement: str) -> None:
+        """Write to the database past the product, as a person with its shell would."""
+        self.ledgers.change(self.database, statement)
 
     def lines(self, name: str) -> Sequence[Sequence[str]]:
         """A program's journal."""
@@ -336,11 +345,6 @@ def closed(world: World) -> bool:
 def held(world: World) -> Mapping[str, Any]:
     """Where the tasks stand: work item → row."""
     return {row["work_item"]: row for row in world.rows("SELECT * FROM tasks ORDER BY id")}
-
-
-def _copy(source: Path, target: Path) -> None:
-    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
-        one.backup(other)
 
 
 def _with_input(hand: Hand, text: str, *args: str) -> str:

@@ -19,15 +19,11 @@ WHERE status = 'queued' AND id = (
     ), running (repo, stage, agent, many) AS (
         SELECT lanes.repo, lanes.stage, lanes.agent, count(*) FROM jobs JOIN lanes ON lanes.id = jobs.lane
         WHERE jobs.status = 'running' GROUP BY lanes.repo, lanes.stage, lanes.agent
-    ), taken (share, many) AS ( -- agents' jobs by what can be limited
-        SELECT 'all', sum(many) FROM running WHERE agent <> ''
-        UNION ALL SELECT 'repo/' || repo, sum(many) FROM running WHERE agent <> '' GROUP BY repo
-        UNION ALL SELECT 'stage/' || stage, sum(many) FROM running WHERE agent <> '' GROUP BY stage
-        UNION ALL SELECT 'agent/' || agent, sum(many) FROM running WHERE agent <> '' GROUP BY agent
-    ), used_up (share) AS (
+    ), used_up (share) AS MATERIALIZED ( -- an agent counts for all of its shares
         SELECT limits.key FROM json_each(:limits /* postgres: ::json */) AS limits
-        LEFT JOIN taken ON taken.share = limits.key
-        WHERE coalesce(taken.many, 0) >= CAST(CAST(limits.value AS TEXT) AS INTEGER)
+        WHERE CAST(CAST(limits.value AS TEXT) AS INTEGER) <=
+              (SELECT coalesce(sum(many), 0) FROM running
+               WHERE agent <> '' AND limits.key IN ('all', 'repo/' || repo, 'stage/' || stage, 'agent/' || agent))
     ), firsts (lane, id, place) AS ( -- of each lane with room its first job that may start; on PostgreSQL more of few
         SELECT lanes.id, CAST(0 AS BIGINT), 0 -- lanes: who claims at the same time holds the first ones
         FROM waiting JOIN lanes ON lanes.id = waiting.lane

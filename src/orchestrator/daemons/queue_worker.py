@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from orchestrator.check_runner import CheckRunner, Interrupted
-from orchestrator.db import events, evidence, jobs, tasks
+from orchestrator.db import events, evidence, jobs, lanes, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
@@ -91,6 +91,7 @@ class QueueWorker:
 
     def run_once(self) -> dict[str, int]:
         """Claim and start as many jobs as there is room for."""
+        self._take_in_strays()
         started = 0
         while not self._stopping.is_set():
             agents, checks = self._room()
@@ -117,6 +118,14 @@ class QueueWorker:
             self._begin(job, partial(self._work, job, task))
             started += 1
         return {"started": started}
+
+    def _take_in_strays(self) -> None:
+        with self._database.read() as tx:
+            found = lanes.strays(tx)
+        if found:
+            with self._database.write() as tx:
+                for stray in found:
+                    lanes.take_in(tx, stray)
 
     def resume(self, job: Job, flight: Flight) -> None:
         """Watch an adopted run as if this process had started it."""

@@ -3,8 +3,11 @@
 What must hold: every queued job is in its lane, or nobody claims it; what runs is counted by lanes, whoever runs it.
 """
 
+from collections.abc import Sequence
+
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.ids import JobId, TaskId
+from orchestrator.domain.job import UNKNOWN_PROGRAM, JobKind
 from orchestrator.domain.shares import Lane
 
 
@@ -12,6 +15,17 @@ def enter(tx: Tx, task_id: TaskId, job_id: JobId, stage: str, agent: str) -> Non
     """Put a queued job into the lane of what it will start; the lane is made where it is the first there."""
     tx.execute("lanes.add", task_id=task_id, stage=stage, agent=agent)
     tx.execute("lanes.enter", task_id=task_id, job_id=job_id, agent=agent)
+
+
+def strays(tx: Tx) -> Sequence[Row]:
+    """Queued jobs in no lane: of an earlier version that was still at work when this one brought the lanes."""
+    return tx.all("lanes.strays")
+
+
+def take_in(tx: Tx, stray: Row) -> None:
+    """Put such a job into a lane; which program an agent's job will start is not known of it."""
+    agent = UNKNOWN_PROGRAM if JobKind(stray["kind"]).agent else ""
+    enter(tx, stray["task_id"], stray["id"], stray["stage"], agent)
 
 
 def one_claim_at_a_time(tx: Tx) -> None:

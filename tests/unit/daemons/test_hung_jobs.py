@@ -82,3 +82,20 @@ def test_the_only_place_for_checks_is_freed(store: Store, checks: HangingChecks)
     checks.go_on.set()  # both go on; of the first one nothing counts but that it has ended
     wait_until(lambda: worker.snapshot()["checks"] == 0)
     assert worker.join(20)
+
+
+def test_what_a_version_without_lanes_has_queued_is_claimed(store: Store, checks: HangingChecks) -> None:
+    """That version was finishing its work while this one brought the lanes; nobody else would take it."""
+    worker = QueueWorker(
+        store.database, cast(Any, Nobody()), cast(Any, Nobody()), cast(Any, Nobody()), cast(Any, checks),
+        cast(Any, Nobody()), boot_id=ME, max_agents=1, max_checks=1, interval_s=1.0, clock=store.clock,
+        wakeups=Wakeups(), telemetry=Telemetry(), open_repositories=lambda: frozenset({REPO}),
+    )  # fmt: skip
+    task = store.new_task(stage=Stage.DEVELOPMENT)
+    with store.database.write() as tx:
+        tasks.set_branch(tx, task.id, "orch/smp-1", Sha("b" * 40))
+        jobs.enqueue(tx, tasks.get(tx, task.id), jobs.NewJob(JobKind.CI))
+    store.raw("UPDATE jobs SET lane = NULL")
+    assert worker.run_once() == {"started": 1}
+    checks.go_on.set()
+    assert worker.join(20)

@@ -112,6 +112,19 @@ def test_a_queued_job_is_in_the_lane_of_what_it_will_start(line: Line) -> None:
     assert waiting == {one: Lane("shop", "development", "codex"), three: Lane("shop", "development", "")}
 
 
+def test_what_an_earlier_version_has_queued_comes_into_a_lane(line: Line) -> None:
+    """It was finishing its work when this version brought the lanes (docs/how-to/postgresql.md, to upgrade)."""
+    queued = [*line.add("shop"), *line.add("shop", kind=JobKind.CI)]
+    line.store.raw("UPDATE jobs SET lane = NULL")
+    assert line.claim() is None
+    with line.store.database.write() as tx:
+        for stray in lanes.strays(tx):
+            lanes.take_in(tx, stray)
+        assert list(lanes.strays(tx)) == []
+        assert sorted(lane.agent for lane in lanes.waiting(tx).values()) == ["", "unknown"]
+    assert len(line.claims(3)) == len(queued)
+
+
 class TestTurns:
     def test_a_noisy_repository_does_not_hold_up_a_quiet_one(self, line: Line) -> None:
         """A thousand tickets wait already; the one of another repository is next but one, at the latest."""

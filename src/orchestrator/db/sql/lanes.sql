@@ -9,6 +9,9 @@ UPDATE jobs SET lane = (
     WHERE lanes.stage = jobs.stage AND lanes.agent = :agent AND lanes.priority = jobs.priority)
 WHERE id = :job_id AND status = 'queued';
 
+-- name: strays
+SELECT id, task_id, stage, kind FROM jobs WHERE status = 'queued' AND lane IS NULL ORDER BY id LIMIT 100;
+
 -- name: served
 -- Who claims from it at the same time says the same: nobody waits for the other.
 UPDATE lanes SET served_at = utc_now()

@@ -178,12 +178,26 @@ def start_postgres(folder: Path) -> PostgresServer:
     _give_to_nobody(folder)
     if os.getuid() == 0 and not for_everybody(installation / "bin"):
         installation = Path(shutil.copytree(installation, folder / "installation", symlinks=True))
-    data = _fresh_cluster(folder, installation)
+    _fresh_cluster(folder, installation)
+    server = PostgresServer(folder, installation, _process(folder, installation))
+    _wait_for(server)
+    return server
+
+
+def crash_postgres(server: PostgresServer) -> None:
+    """End it as a crash would, without a word to whoever is connected, and start it on what it has kept."""
+    server.process.send_signal(signal.SIGQUIT)
+    server.process.wait(60)
+    server.process = _process(server.folder, server.installation)
+    _wait_for(server)
+
+
+def _process(folder: Path, installation: Path) -> "subprocess.Popen[bytes]":
     settings = {**SETTINGS, "unix_socket_directories": str(folder)}
     options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            _as_nobody(installation / "bin/postgres", "-D", data, *options),
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            _as_nobody(installation / "bin/postgres", "-D", folder / "data", *options),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -191,10 +205,11 @@ def start_postgres(folder: Path) -> PostgresServer:
             cwd=folder,
             start_new_session=True,
         )
-    server = PostgresServer(folder, installation, process)
 
+
+def _wait_for(server: PostgresServer) -> None:
     def answers() -> bool:
-        assert process.poll() is None, (folder / "log").read_text(encoding="utf-8")
+        assert server.process.poll() is None, (server.folder / "log").read_text(encoding="utf-8")
         try:
             server.sql("SELECT 1")
         except psycopg.OperationalError:
@@ -206,7 +221,6 @@ def start_postgres(folder: Path) -> PostgresServer:
     except BaseException:
         stop_postgres(server)
         raise
-    return server
 
 
 def stop_postgres(server: PostgresServer) -> None:

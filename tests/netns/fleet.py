@@ -1,0 +1,255 @@
+"""A fleet that is cut off, killed, paused, and loses its database, while tickets flow: ``python -m tests.netns.fleet``.
+
+Several `orch serve` on hosts of their own share one PostgreSQL and one state folder. A seed says what is done to which
+of them, one thing after the other, each when the last has had its effect or has been waited for. In the end all is
+mended, and every ticket has to be delivered, once.
+"""
+
+import argparse
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+
+from orchestrator.domain.effect import EffectName
+from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.stage import Stage
+from orchestrator.domain.task import Hold, Task
+from orchestrator.stage_engine.resolutions import Resolution
+from tests.fixtures_pipeline import Pipeline, pipeline_at
+from tests.netns.hosts import DATABASE, Host, switched
+from tests.postgres_server import PostgresServer, crash_postgres, running_postgres
+from tests.waiting import wait_until
+
+IMPATIENCE_S = 4.0  # for an effect of a disturbance before the next one comes
+REST_S = 600.0
+SETTINGS = {
+    "ORCH_HEARTBEAT_INTERVAL_S": "0.5",
+    "ORCH_PROCESS_TTL_S": "4",
+    "ORCH_QUEUE_INTERVAL_S": "0.5",
+    "ORCH_REAPER_INTERVAL_S": "0.5",
+    "ORCH_RECONCILER_INTERVAL_S": "1",
+    "ORCH_OUTBOX_INTERVAL_S": "1",
+    "ORCH_INBOX_INTERVAL_S": "1",
+    "ORCH_RUN_ORPHAN_TTL_S": "30",
+    "ORCH_PORT": "0",
+    "ORCH_LOG_LEVEL": "warning",
+}
+# A cut is noticed within seconds.
+WIRE = "connect_timeout=2&tcp_user_timeout=2000&keepalives_idle=1&keepalives_interval=1&keepalives_count=2"
+
+
+@dataclass
+class Fleet:
+    """The whole of it."""
+
+    hosts: Sequence[Host]
+    desk: Pipeline  # a person's, beside the database
+    server: PostgresServer
+    environ: dict[str, str]
+    rng: random.Random
+    done: Counter[str] = field(default_factory=Counter)
+    _never: threading.Event = field(default_factory=threading.Event)
+
+    # --- what is done to it -----------------------------------------------------------------------------------
+
+    def disturb(self) -> None:
+        """One thing, by chance."""
+        host = self.rng.choice(self.hosts)
+        what = self.rng.choice(("cut", "cut", "kill", "kill", "pause", "database"))
+        if host.cut:
+            host.plug(cut=False)
+            what = "heal"
+        elif host.paused:
+            host.pause(stop=False)
+            what = "resume"
+        elif host.service is None or host.service.poll() is not None:
+            host.start(self.environ)
+            what = "start"
+        elif what == "cut":
+            host.plug(cut=True)
+        elif what == "kill":
+            host.kill()
+        elif what == "pause":
+            host.pause(stop=True)
+        else:
+            crash_postgres(self.server)
+        self.done[what] += 1
+
+    def some_progress(self) -> None:
+        """Wait for the next event, for a while."""
+        before, end = self._events(), time.monotonic() + self.rng.uniform(0.2, IMPATIENCE_S)
+        while self._events() == before and time.monotonic() < end:
+            self._never.wait(0.05)
+
+    def mend(self) -> None:
+        """Everything is whole and runs."""
+        for host in self.hosts:
+            if host.cut:
+                host.plug(cut=False)
+            if host.paused:
+                host.pause(stop=False)
+            if host.service is None or host.service.poll() is not None:
+                host.start(self.environ)
+
+    def rest(self, items: Sequence[str]) -> None:
+        """Wait until every ticket is done, with a person who helps where one is called."""
+
+        def all_done() -> bool:
+            self.mend()  # a service that could not start, because the database was away
+            tasks = [self.desk.task(item) for item in items]
+            for task in tasks:
+                if task.hold is Hold.ESCALATED:
+                    self._help(task)
+            return all(task.stage is Stage.DONE for task in tasks) and not self.rows(OPEN)
+
+        try:
+            wait_until(all_done, deadline=REST_S, every=0.5)
+        except AssertionError as error:
+            told = "\n".join(f"{self.desk.why(item)}\n{self.desk.told(item)}" for item in items)
+            raise AssertionError(f"{error}\n{told}") from None
+
+    def _help(self, task: Task) -> None:
+        """A host that has gone has taken its agents and deploy commands with it. A person knows that, and says so."""
+        operations = self.desk.app.operations
+        for effect in self.desk.story(task.work_item).effects:
+            if effect.name in (EffectName.DEPLOY_INIT, EffectName.DEPLOY_UNDO):
+                with suppress(OrchestratorError):  # its end is known already
+                    operations.resolve_effect(effect.effect_id, Resolution.ENDED, person="Ann", reason="gone")
+                    self.done["ended"] += 1
+        with suppress(OrchestratorError):  # it moves just now, or is not frozen: the next look sees
+            operations.unfreeze(self.desk.repo, person="Ann", reason="looked at")
+            self.done["unfreeze"] += 1
+        with suppress(OrchestratorError):
+            operations.retry(task.work_item, person="Ann", reason="go on")
+            self.done["retry"] += 1
+
+    # --- what can be seen -------------------------------------------------------------------------------------
+
+    def rows(self, query: str) -> list[Any]:
+        """What the database holds."""
+        assert self.desk.database_url is not None
+        with psycopg.connect(self.desk.database_url) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    def _events(self) -> int:
+        return int(self.rows("SELECT coalesce(max(id), 0) FROM events")[0][0])
+
+    def findings(self, items: Sequence[str]) -> list[str]:
+        """What should not be so, from git and from the ledger."""
+        found = []
+        merged = Counter(
+            self.desk.forge.git("log", "--first-parent", "--merges", "--format=%s", "main").splitlines()
+        )
+        for item in items:
+            count = sum(n for subject, n in merged.items() if subject.startswith(f"Merge {item}:"))
+            if count != 1:
+                found.append(f"{item} is {count} times on main")
+        twice = self.rows(
+            "SELECT task_id, name, key, count(*) FROM effects WHERE state = 'applied' AND name = 'merge_pr' "
+            "GROUP BY task_id, name, key HAVING count(*) > 1"
+        )
+        found += [f"applied more than once: {row}" for row in twice]
+        ratchets = self.rows("SELECT task_id, count(*) FROM effects WHERE name = 'merge_pr' AND state = 'applied' "
+                             "GROUP BY task_id")  # fmt: skip
+        if len(ratchets) != len(items):
+            found.append(f"{len(ratchets)} of {len(items)} merges are in the ledger")
+        files = self.desk.forge.git("ls-tree", "--name-only", "main", "src/").split()
+        lacks = [item for item in items if f"src/change_{item.replace('-', '_')}.py" not in files]
+        found += [f"main lacks what was done for {item}" for item in lacks]
+        starts = Counter((start["env"], start["token"]) for start in self.desk.journal("deploys"))
+        found += [f"started {count} times: {start}" for start, count in starts.items() if count > 1]
+        for host in self.hosts:
+            log = host.folder / f"{host.name}.log"
+            if log.exists() and "Traceback" in log.read_text(encoding="utf-8"):
+                found.append(f"a traceback in {log}")
+        return found
+
+
+OPEN = """
+SELECT 'effect' FROM effects WHERE state NOT IN ('applied', 'revoked')
+UNION ALL SELECT 'job' FROM jobs WHERE status IN ('queued', 'running')
+UNION ALL SELECT 'slot' FROM slots WHERE task_id IS NOT NULL
+"""
+
+
+def play(folder: Path, *, seed: int, tickets: int, hosts: int, disturbances: int) -> dict[str, object]:
+    """One run; what was done in it, and what was found."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        server = stack.enter_context(running_postgres())
+        url = server.new_database()
+        name = url.removeprefix("postgresql://orch@/").partition("?")[0]
+        desk = pipeline_at(folder, settings=dict(SETTINGS), staging=True, production=True, patience="20s")
+        desk.database_url = url
+        desk.agent()
+        stack.callback(desk.stop)
+        desk.open().register_repository(desk.person.folder, name=desk.repo, prefix="S")
+        found = stack.enter_context(switched(hosts, folder, server.folder / ".s.PGSQL.5432"))
+        environ = {
+            **desk.environ,
+            **desk.variables(),
+            "ORCH_DATABASE_URL": f"postgresql://orch@{DATABASE}/{name}?{WIRE}",
+        }
+        fleet = Fleet(found, desk, server, environ, random.Random(seed))
+        fleet.mend()
+        items = [desk.add(f"Ticket {number}") for number in range(tickets)]
+        for _ in range(disturbances):
+            fleet.some_progress()
+            fleet.disturb()
+        fleet.rest(items)
+        return {
+            "seed": seed,
+            "tickets": tickets,
+            "hosts": hosts,
+            "done": dict(fleet.done),
+            "agents": len(desk.agents()),
+            "findings": fleet.findings(items),
+            "seconds": round(time.monotonic() - began, 1),
+        }
+
+
+def main() -> None:
+    """The long form."""
+    parser = argparse.ArgumentParser(prog="python -m tests.netns.fleet", description=__doc__)
+    parser.add_argument("--from", dest="first", type=int, default=1, metavar="SEED")
+    parser.add_argument("--count", type=int, default=1, metavar="N", help="runs, each with the next seed")
+    parser.add_argument("--tickets", type=int, default=50)
+    parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument("--disturbances", type=int, default=100)
+    parser.add_argument("--out", type=Path, help="report that is added to; seeds in it are passed over")
+    asked = parser.parse_args()
+    known = (
+        {json.loads(line)["seed"] for line in asked.out.read_text().splitlines()}
+        if asked.out and asked.out.exists()
+        else set()
+    )
+    for seed in range(asked.first, asked.first + asked.count):
+        if seed in known:
+            continue
+        with TemporaryDirectory(prefix="orch-fleet-") as folder:
+            told = play(
+                Path(folder),
+                seed=seed,
+                tickets=asked.tickets,
+                hosts=asked.hosts,
+                disturbances=asked.disturbances,
+            )
+        line = json.dumps(told)
+        print(line, flush=True)
+        if asked.out:
+            with asked.out.open("a", encoding="utf-8") as report:
+                report.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -29,6 +29,7 @@ def shop(orch: Orch) -> Orch:
 
 
 class TestOwning:
+    @pytest.mark.of_the_file  # several work on one server
     def test_the_second_one_refuses_and_the_first_goes_on(self, shop: Orch) -> None:
         with shop.serving() as first:
             said = shop("serve")

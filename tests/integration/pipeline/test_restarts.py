@@ -29,7 +29,7 @@ ROLES = ["analyst", "developer", "reviewer", "tester", "deployer"]
 
 def _each_once(line: Pipeline, item: str) -> None:
     """What the outside shows: one of everything, and the tested M everywhere."""
-    task = line.done(item, 60)
+    task = line.done(item)
     [merge] = line.merges()
     assert merge == line.main == line.running("staging") == line.running("production")
     starts = line.journal("deploys")

@@ -5,8 +5,6 @@ What must hold: only what belongs to a process that has ended is touched, provab
 one that lives on the same database is left alone.
 """
 
-from collections.abc import Collection
-
 import structlog
 
 from orchestrator.daemons.lost_jobs import Found, LostJobs
@@ -69,17 +67,19 @@ class Recovery:
 
         Whatever is left of them, and of builds, is ended first: nothing of it may run beside its repetition.
         """
-        alive = self._alive()
+        with self._database.read() as tx:
+            owners = {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)}
+        ended = owners - self._alive()  # in this order: whoever was at a job was on the list before
         if not self._judge.may_take_over():
             log.warning("nothing of other processes is taken over now; the reaper does it later")
             return 0
-        left = self._end_earlier_work(alive)
+        left = self._end_earlier_work()
         if left or not self._judge.may_take_over():  # that may have taken a while
             log.warning("left by an earlier life, and does not end; the reaper looks again", pids=left)
             return 0
         found = []
         with self._database.write() as tx:
-            for owner in {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)} - alive:
+            for owner in ended:
                 if owner is not None:
                     found += jobs.requeue_running_jobs(tx, owner, "the service was restarted")
             for task_id in found:
@@ -114,14 +114,22 @@ class Recovery:
         others = {row.boot_id for row in rows if self._judge.process(row) is not Liveness.DEAD}
         return others | {self._boot_id}
 
-    def _end_earlier_work(self, alive: Collection[BootId]) -> tuple[int, ...]:
+    def _end_earlier_work(self) -> tuple[int, ...]:
         """What this installation's ended processes have started; what of it does not end. Agents and deploys are not
-        ours to end (law 8)."""
+        ours to end (law 8).
+
+        Who lives is asked after each look at what there is: another process that has just started is on the list before
+        it makes anything.
+        """
         mark = self._folders.marks()[INSTALLATION]
-        left = sweep(f"{INSTALLATION}={mark}", spare=[f"{PROCESS}={boot_id}" for boot_id in alive])
+        left = sweep(
+            f"{INSTALLATION}={mark}", spare=lambda: [f"{PROCESS}={boot_id}" for boot_id in self._alive()]
+        )
         if left or not self._folders.all_checkouts.is_dir():
             return left
-        for checkout in self._folders.all_checkouts.iterdir():
+        checkouts = list(self._folders.all_checkouts.iterdir())
+        alive = self._alive()
+        for checkout in checkouts:
             if checkout.name in alive:
                 continue
             try:

@@ -10,7 +10,7 @@ been looked at.
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -88,7 +88,7 @@ class ProcTable:
 def sweep(
     marker: str,
     *,
-    spare: Collection[str] = (),
+    spare: Callable[[], Collection[str]] = tuple,
     descendants: bool = False,
     reap: Callable[[], object] | None = None,
     seconds: float = SWEEP_SECONDS,
@@ -96,7 +96,8 @@ def sweep(
 ) -> tuple[int, ...]:
     """SIGKILL every process whose environment holds ``marker`` (``NAME=value``) until none is left.
 
-    :param spare: those whose environment holds one of these as well are left alone.
+    :param spare: those whose environment holds one of these as well are left alone. Asked after each look, so that who
+        had begun before it is among them.
     :param descendants: also everything below this process, marked or not (it must be a subreaper for that to be all).
     :param reap: collects what has ended and is a child of ours.
     :return: pids that could not be ended in time: they hang in the kernel or belong to another user.
@@ -104,7 +105,9 @@ def sweep(
     table = table or ProcTable()
     began = time.monotonic()
     while True:
-        left, unclear = _look(table, marker, spare)
+        found, unclear = _look(table, marker)
+        spared = {os.fsencode(mark) for mark in spare()}
+        left = {pid for pid, environ in found.items() if spared.isdisjoint(environ)}
         if descendants:
             left |= _below(table, os.getpid())
         left = {pid for pid in left if not table.ended(pid)}
@@ -123,15 +126,15 @@ def sweep(
 def marked(marker: str) -> tuple[int, ...]:
     """Processes, zombies aside, whose environment holds ``marker``; whoever shows none just now is left out."""
     table = ProcTable()
-    found, _ = _look(table, marker, ())
+    found, _ = _look(table, marker)
     return tuple(sorted(pid for pid in found if not table.ended(pid)))
 
 
-def _look(table: ProcessTable, marker: str, spare: Iterable[str]) -> tuple[set[int], set[int]]:
-    """Those who hold the marker, and those of whom it cannot be told yet."""
-    wanted, spared = os.fsencode(marker), {os.fsencode(mark) for mark in spare}
+def _look(table: ProcessTable, marker: str) -> tuple[dict[int, Collection[bytes]], set[int]]:
+    """Those who hold the marker, with all that they hold, and those of whom it cannot be told yet."""
+    wanted = os.fsencode(marker)
     looked_at: set[int] = set()
-    found: set[int] = set()
+    found: dict[int, Collection[bytes]] = {}
     unclear: set[int] = set()
     for _ in range(LISTS):
         new = table.pids() - looked_at
@@ -142,8 +145,8 @@ def _look(table: ProcessTable, marker: str, spare: Iterable[str]) -> tuple[set[i
             environ = table.environ(pid)
             if environ is None:
                 unclear.add(pid)
-            elif wanted in environ and spared.isdisjoint(environ):
-                found.add(pid)
+            elif wanted in environ:
+                found[pid] = environ
     return found, unclear
 
 

@@ -242,3 +242,19 @@ def test_two_that_find_a_job_act_once(shop: Shop, store: Store) -> None:
     shop.processes.then = lambda: store.raw("UPDATE jobs SET claimed_by = 'third'")
     assert shop.reaper.run_once()["dead_owner"] == 0
     assert (shop.owner(job), shop.hands.adopted) == ("third", [])
+
+
+def test_a_process_that_starts_meanwhile_keeps_its_check(shop: Shop) -> None:
+    """It was not on the list yet when recovery asked who lives: what it has claimed since is nobody's leftover."""
+    left = shop.left(JobKind.CI, run=False)
+    others: list[Job] = []
+
+    def starts() -> None:
+        if not others:
+            register(shop.store, BootId("new"))
+            others.append(shop.left(JobKind.CI, run=False, by=BootId("new")))
+
+    shop.processes.then = starts
+    assert shop.recovery.requeue_running_jobs() == 1
+    assert shop.job(left).status is JobStatus.QUEUED
+    assert (shop.owner(others[0]), shop.job(others[0]).status) == ("new", JobStatus.RUNNING)

@@ -54,7 +54,15 @@ class Table:
 
 def test_whoever_holds_the_marker_is_ended_and_nobody_else() -> None:
     table = Table({1: [MINE], 2: [OTHERS], 3: [()], 4: [(*MINE, b"SPARED=yes")]})
-    assert sweep(MARK, spare=["SPARED=yes"], table=table) == ()
+    assert sweep(MARK, spare=lambda: ["SPARED=yes"], table=table) == ()
+    assert table.killed == {1}
+
+
+def test_who_is_spared_is_asked_after_the_look() -> None:
+    """Another service that starts meanwhile is on its list before it starts anything."""
+    alive: list[str] = []
+    table = Table({1: [MINE], 4: [(*MINE, b"SPARED=yes")]}, after_list=[lambda: alive.append("SPARED=yes")])
+    assert sweep(MARK, spare=lambda: list(alive), table=table) == ()
     assert table.killed == {1}
 
 

@@ -390,6 +390,7 @@ def test_tc08_confirm_deploy_under_a_lease_waits_and_is_applied_once(bench: Benc
         assert service.receive("plane", said["event"], said) is None
         late = plane_comment("<p>orch approve</p>")
         assert service.receive("plane", late["event"], late, "d-2") is not None
+        service.comes_to_rest()  # whoever was woken by it has looked
         assert service.app.inbox.run_once()["handled"] == 1
         service.comes_to_rest()
         assert [word.partition(":")[0] for word in words(bench)] == ["applied", "refused"]

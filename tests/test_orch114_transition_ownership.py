@@ -223,7 +223,7 @@ def test_tc04_both_reapers_leave_a_task_to_its_live_owner_on_every_edge(
     """No lease is taken from it, and the look that the job reaper asks for is deferred and counted: nothing is advanced
     a second time."""
     task = bench.before_the_merge()
-    with doors_of(bench, tmp_path) as service, standing_at(bench, task, point) as finaliser:
+    with standing_at(bench, task, point) as finaliser, doors_of(bench, tmp_path) as service:
         before, stage = bench.outside.calls.copy(), stage_of(bench)
         left_by_the_dead(bench)
         assert service.app.lease_reaper.run_once() == {"stale": 0, "forced": 0}

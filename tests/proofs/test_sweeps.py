@@ -12,16 +12,18 @@ from tests.proofs.lives import Ending, Life, Living
 from tests.proofs.world import World
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
+both = pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
+SEEDS = ("database_kind", "seed")
 
 
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize(SEEDS, [("sqlite", 2), ("sqlite", 3), ("postgres", 2)], indirect=["database_kind"])
 def test_kill_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = kill.run(seed, tested, templates, kills=12)
     assert scenario.findings == []
     assert scenario.counts["kills"] >= 3
 
 
+@both
 def test_kill_sweep_with_a_database_that_is_put_back(tested: World, templates: Mapping[str, Path]) -> None:
     scenario = kill.run(4, tested, templates, kills=12, shape=kill.RESTORED)
     assert scenario.findings == []
@@ -41,12 +43,13 @@ def test_kill_sweep_in_which_an_older_version_is_asked_for(
     assert set(scenario.ended.values()) == {"done"}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(SEEDS, [("sqlite", 1), ("sqlite", 2), ("postgres", 1)], indirect=["database_kind"])
 def test_freeze_sweep(seed: int, tested: World, templates: Mapping[str, Path]) -> None:
     scenario = freeze.run(seed, tested, templates)
     assert scenario.findings == []
 
 
+@both
 def test_service_that_starts_beside_a_living_one_leaves_its_work_alone(tested: World) -> None:
     """And takes it over once the other has died: the check that outlived it is ended before it is repeated."""
     (tested.root / "hold-checks").touch()

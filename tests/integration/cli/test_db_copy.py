@@ -32,6 +32,14 @@ def database_kind() -> str:
 
 
 @pytest.fixture
+def filed(orch: Orch) -> Orch:
+    """One ticket that nobody has looked at."""
+    assert orch("init", cwd=orch.checkout().folder).code == 0
+    assert orch("task", "add", "A ticket").code == 0
+    return orch
+
+
+@pytest.fixture
 def shop(orch: Orch) -> Orch:
     """One ticket delivered; then a service was killed while an agent worked on the next."""
     config = CONFIG.replace(
@@ -95,36 +103,36 @@ def test_there_and_back_with_nothing_in_flight_lost(shop: Orch, empty_postgres_u
     assert in_file(shop, guards, "back.db") == in_file(shop, guards)
 
 
-def test_guards_are_on_again(shop: Orch, empty_postgres_url: str) -> None:
-    assert shop("db", "copy", empty_postgres_url).code == 0
+def test_guards_are_on_again(filed: Orch, empty_postgres_url: str) -> None:
+    assert filed("db", "copy", empty_postgres_url).code == 0
     with closing(psycopg.connect(empty_postgres_url)) as connection, pytest.raises(psycopg.IntegrityError):
-        connection.execute("UPDATE tasks SET stage = 'development' WHERE work_item = 'SHOP-1'")
+        connection.execute("UPDATE events SET data = '{}'")
 
 
-def test_a_target_that_holds_something_is_left_as_it_is(shop: Orch, empty_postgres_url: str) -> None:
-    assert shop("db", "copy", empty_postgres_url).code == 0
+def test_a_target_that_holds_something_is_left_as_it_is(filed: Orch, empty_postgres_url: str) -> None:
+    assert filed("db", "copy", empty_postgres_url).code == 0
     before = on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id")
-    said = shop("db", "copy", empty_postgres_url)
+    said = filed("db", "copy", empty_postgres_url)
     assert said.code == 2
     assert "There is a ledger in PostgreSQL" in said.err
     assert on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id") == before
 
 
-def test_a_damaged_row_is_refused_and_nothing_is_copied(shop: Orch, empty_postgres_url: str) -> None:
-    with closing(sqlite3.connect(shop.home / "orchestrator.db")) as connection, connection:
+def test_a_damaged_row_is_refused_and_nothing_is_copied(filed: Orch, empty_postgres_url: str) -> None:
+    with closing(sqlite3.connect(filed.home / "orchestrator.db")) as connection, connection:
         connection.execute("UPDATE repositories SET added_at = x'00ff'")
-    said = shop("db", "copy", empty_postgres_url)
+    said = filed("db", "copy", empty_postgres_url)
     assert said.code == 3
     assert "A row of repositories holds bytes" in said.err
     assert on_server(empty_postgres_url, "SELECT count(*) FROM events") == [(0,)]
-    with closing(sqlite3.connect(shop.home / "orchestrator.db")) as connection, connection:
+    with closing(sqlite3.connect(filed.home / "orchestrator.db")) as connection, connection:
         connection.execute("UPDATE repositories SET added_at = 'x'")
-    assert shop("db", "copy", empty_postgres_url).code == 0
+    assert filed("db", "copy", empty_postgres_url).code == 0
 
 
-def test_not_beside_a_service(shop: Orch, empty_postgres_url: str) -> None:
-    with shop.serving() as service:
-        said = shop("db", "copy", empty_postgres_url)
+def test_not_beside_a_service(filed: Orch, empty_postgres_url: str) -> None:
+    with filed.serving() as service:
+        said = filed("db", "copy", empty_postgres_url)
         assert said.code == 2
         assert f"orch serve (pid {service.pid})" in said.err
         assert ended(service).code == 0

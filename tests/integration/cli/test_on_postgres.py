@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.fixtures_orch import CONFIG, Here, Orch, ended
 from tests.waiting import PATIENCE_S
 
 PASSWORD = "pg-canary-4e1d7c"
@@ -100,13 +100,13 @@ def test_the_doctor_names_the_database(filled: Orch) -> None:
 )
 @pytest.mark.parametrize("command", ["serve", "queue", "doctor", "task add x"])
 def test_a_database_that_cannot_be_used(
-    orch: Orch, empty_postgres_url: str, command: str, url: str, words: str
+    here: Here, empty_postgres_url: str, command: str, url: str, words: str
 ) -> None:
     """Said in words, without the password, and nothing is made."""
     socket = empty_postgres_url.partition("host=")[2]
-    orch.settings["ORCH_DATABASE_URL"] = url.format(password=PASSWORD, socket=socket)
-    said = orch(*command.split())
+    here.monkeypatch.setenv("ORCH_DATABASE_URL", url.format(password=PASSWORD, socket=socket))
+    said = here(*command.split())
     assert said.code in (1, 2, 3)
     assert words in said.out + said.err
     assert PASSWORD not in said.out + said.err
-    assert not Path(orch.home / "orchestrator.db").exists()
+    assert not Path(here.orch.home / "orchestrator.db").exists()

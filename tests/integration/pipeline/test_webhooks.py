@@ -228,6 +228,7 @@ def test_no_event_ever_comes_and_the_reconciler_alone_brings_the_task_to_its_end
     app = line.open()
     monkeypatch.setattr(app.wakeups, "on_tasks", lambda listener: None)
     line.start()
+    wait_until(lambda: app.reconciler.snapshot()["passes"])  # the first one, at the start
     item = line.add()
     assert (line.task(item).stage, app.driver.snapshot()) == (Stage.CREATED, {"busy": 0, "due": 0})
 

@@ -187,7 +187,7 @@ class TestFailing:
     def test_a_slow_server_is_given_up(
         self, fake: FakeTelegram, channel: Open, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(telegram, "TIMEOUT_S", 0.3)
+        monkeypatch.setattr(telegram, "TIMEOUT_S", 2.0)
         over = threading.Event()
 
         def waits(handler: Any, do: Any) -> None:

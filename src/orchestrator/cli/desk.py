@@ -300,9 +300,8 @@ def own_or_ask(settings: Settings, role: str) -> Iterator[tuple[App | None, Desk
     with ExitStack() as stack:
         while True:
             owner = owner_of(settings.home, processes, shared=settings.on_postgres)
-            if (
-                owner is not None and settings.on_postgres
-            ):  # nothing keeps us off, but it is nearer to the work
+            if owner is not None and settings.on_postgres:
+                # Nothing keeps us off, but it is nearer to the work.
                 yield None, remote(owner)
                 return
             try:

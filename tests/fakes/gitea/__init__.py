@@ -4,7 +4,7 @@ It answers what the real server was seen to answer, or what its source says, and
 and this one differ, this one is wrong (`tests/contracts/test_gitea_conformance.py`).
 """
 
-from tests.fakes.gitea.faults import Call, Fault, How
+from tests.fakes.common.faults import Call, Fault, How
 from tests.fakes.gitea.repository import Pull, Repository, Style
 from tests.fakes.gitea.server import FakeGitea
 

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tests.fakes.common.git_side import GitFailed, now
+from tests.fakes.common.served import Answer
 from tests.fakes.gitea import bodies
-from tests.fakes.gitea.repository import GitFailed, Pull, Repository, Style, now
+from tests.fakes.gitea.repository import Pull, Repository, Style
 
 DEFAULT_PAGE, MOST = 30, 50
 STYLES = ("merge", "rebase", "rebase-merge", "squash", "fast-forward-only", "manually-merged")
@@ -21,15 +23,6 @@ class Request:
     query: dict[str, str]
     body: dict[str, Any]
     base: str  # the server's address
-
-
-@dataclass
-class Answer:
-    """What is sent back; a body of `str` is sent as text."""
-
-    status: int
-    body: Any = None
-    headers: dict[str, str] = field(default_factory=dict)
 
 
 class Hub(Protocol):

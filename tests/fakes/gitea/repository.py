@@ -1,19 +1,15 @@
 """One repository of the server: a real bare git repository, and what the database of the server knows beside it."""
 
-import os
-import subprocess
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-HEADS = "refs/heads/"
+from tests.fakes.common import git_side
+from tests.fakes.common.git_side import HEADS, GitFailed, GitRepository, now
+
 WIP = ("WIP:", "[WIP]")
-ZERO = "0" * 40
 # As the server's own hook: who may push to a protected branch is written in a file beside it.
 HOOK = """#!/bin/sh
 while read -r old new ref; do
@@ -33,25 +29,10 @@ class Style(StrEnum):
     FAST_FORWARD = "fast-forward-only"
 
 
-@dataclass
-class Pull:
-    """A pull request as the database has it."""
+@dataclass(kw_only=True)
+class Pull(git_side.Pull):
+    """With what this server finds out by itself."""
 
-    number: int
-    title: str
-    body: str
-    user: str
-    base: str
-    branch: str
-    head: str
-    created: str
-    updated: str
-    state: str = "open"
-    closed: str | None = None
-    merged: bool = False
-    merged_by: str | None = None
-    merged_at: str | None = None
-    merge_commit: str | None = None
     merge_base: str | None = None
     checked: str | None = None  # the head whose mergeability has been computed
     mergeable: bool = True  # as the cache has it
@@ -63,78 +44,23 @@ class Pull:
         return self.title.upper().startswith(WIP)
 
 
-class GitFailed(Exception):
-    """Git said no; its words are the message."""
-
-
 @dataclass
-class Repository:
-    """A repository and its pull requests. Everything below `lock` is one request at a time."""
+class Repository(GitRepository):
+    """A repository and its pull requests."""
 
-    id: int
-    owner: str
-    name: str
-    path: Path
-    default_branch: str = "main"
-    private: bool = True
-    archived: bool = False
+    hook: ClassVar[tuple[str, str]] = ("pre-receive", HOOK)
     styles: set[Style] = field(default_factory=lambda: set(Style))
-    rights: dict[str, str] = field(default_factory=dict)  # login -> read, write or admin
     pulls: list[Pull] = field(default_factory=list)
     statuses: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     protections: dict[str, dict[str, Any]] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
     looks_until_checked: int = 1  # looks at a pull request that still find its mergeability uncomputed
     unrecorded_merges: int = 0  # so many merges are pushed and then not recorded (go-gitea/gitea#38560)
     _looks: dict[int, int] = field(default_factory=dict)
 
     @property
-    def full_name(self) -> str:
-        return f"{self.owner}/{self.name}"
-
-    def create(self) -> None:
-        self.path.mkdir(parents=True)
-        self.git("init", "-q", "--bare", "-b", self.default_branch)
-        self.git("config", "http.receivepack", "true")
-        self.git("config", "receive.autogc", "false")
-        self.git("config", "uploadpack.allowFilter", "true")
-        hook = self.path / "hooks" / "pre-receive"
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text(HOOK)
-        hook.chmod(0o755)
-        (self.path / "orch-fake").mkdir()
-
-    # -- git -----------------------------------------------------------------------------------------------------
-
-    def git(self, *args: str, input: str | None = None, env: dict[str, str] | None = None) -> str:
-        done = subprocess.run(
-            ["git", *args],
-            cwd=self.path,
-            env={**environment(), **(env or {})},
-            input=input,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise GitFailed(done.stderr + done.stdout)
-        return done.stdout.strip()
-
-    def sha(self, name: str) -> str | None:
-        try:
-            return self.git("rev-parse", "-q", "--verify", f"{name}^{{commit}}")
-        except GitFailed:
-            return None
-
-    def branch(self, name: str) -> str | None:
-        return self.sha(HEADS + name)
-
-    def is_ancestor(self, older: str, newer: str) -> bool:
-        try:
-            self.git("merge-base", "--is-ancestor", older, newer)
-        except GitFailed:
-            return False
-        return True
+    def only_merges(self) -> bool:
+        """Whether what lands is a commit of the server's own."""
+        return Style.FAST_FORWARD not in self.styles
 
     # -- what pushes lead to -------------------------------------------------------------------------------------
 
@@ -157,7 +83,17 @@ class Repository:
 
     def open(self, title: str, body: str, user: str, base: str, branch: str, head: str) -> Pull:
         stamp = now()
-        pull = Pull(len(self.pulls) + 1, title, body, user, base, branch, head, stamp, stamp)
+        pull = Pull(
+            number=len(self.pulls) + 1,
+            title=title,
+            body=body,
+            user=user,
+            base=base,
+            branch=branch,
+            head=head,
+            created=stamp,
+            updated=stamp,
+        )
         pull.merge_base = self.git("merge-base", HEADS + base, head)
         self.pulls.append(pull)
         self.git("update-ref", f"refs/pull/{pull.number}/head", head)
@@ -242,23 +178,11 @@ class Repository:
                 raise GitFailed("fatal: Not possible to fast-forward, aborting.")
             landed = pull.head
         else:
-            tree = self.git("merge-tree", "--write-tree", tip, pull.head).splitlines()[0]
-            parents = ["-p", tip] + (["-p", pull.head] if style is Style.MERGE else [])
-            who = {"GIT_AUTHOR_NAME": by, "GIT_COMMITTER_NAME": by}
-            landed = self.git("commit-tree", tree, *parents, input=message, env=who)
+            squash = style is not Style.MERGE
+            landed = self.merge_commit(tip, pull.head, message, by, squash=squash)
         self.git("update-ref", HEADS + pull.base, landed, tip)
         return landed
 
     def record_merge(self, pull: Pull, landed: str, by: str) -> None:
         self.close(pull)
         pull.merged, pull.merged_by, pull.merged_at, pull.merge_commit = True, by, pull.closed, landed
-
-
-def environment() -> dict[str, str]:
-    who = {"NAME": "Gitea", "EMAIL": "gitea@fake.invalid"}
-    named = {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in who.items()}
-    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", **named}
-
-
-def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # with one second's resolution, as there

@@ -47,9 +47,6 @@ class Call:
     answer: Any
     headers: dict[str, str]
 
-    def is_api(self) -> bool:
-        return self.path.startswith("/api/v1/")
-
 
 class Journal:
     """What was asked, in the order in which it was answered; and the failures that wait for a request."""

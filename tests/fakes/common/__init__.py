@@ -1,0 +1,1 @@
+"""What the played servers have in common: a journal, failures on order, HTTP on loopback, git repositories."""

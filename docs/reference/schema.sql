@@ -279,7 +279,7 @@ CREATE TABLE repositories (
     prefix      TEXT NOT NULL UNIQUE CHECK (length(prefix) BETWEEN 1 AND 20),
     next_number INTEGER NOT NULL DEFAULT 1 CHECK (next_number >= 1),
     added_at    TEXT NOT NULL
-, forge TEXT NOT NULL DEFAULT 'local' CHECK (forge IN ('local', 'gitea')));
+, forge TEXT NOT NULL DEFAULT 'local' CHECK (forge IN ('local', 'gitea', 'github')));
 
 CREATE TABLE silent_authorities (
     authority TEXT PRIMARY KEY,

@@ -1,4 +1,4 @@
-"""Repositories, at local forges and at Gitea or Forgejo: registered, and opened when first asked for.
+"""Repositories, at local forges and at servers elsewhere: registered, and opened when first asked for.
 
 What must hold: a repository whose forge cannot be opened, or is slow to open, holds up no other.
 """
@@ -6,6 +6,8 @@ What must hold: a repository whose forge cannot be opened, or is slow to open, h
 import os
 import threading
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.db import repositories
@@ -14,9 +16,9 @@ from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, Reques
 from orchestrator.domain.ids import RepoName
 from orchestrator.forges.forge import Forge
 from orchestrator.forges.git_access import SETTINGS, GitAccess
-from orchestrator.forges.gitea_open import GiteaForges
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
+from orchestrator.forges.remote_open import RemoteForges
 from orchestrator.places import Folders, Place
 from orchestrator.rules.names import usable_prefix, usable_repository_name
 from orchestrator.runtime.clock import Clock
@@ -25,7 +27,15 @@ from orchestrator.runtime.git import Git
 from orchestrator.workspace.clone import Clone
 from orchestrator.workspace.worktree import Workspaces
 
-LOCAL, GITEA = "local", "gitea"  # kinds of forges, as the database has them
+LOCAL, GITEA, GITHUB = "local", "gitea", "github"  # kinds of forges, as the database has them
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A repository at a server: the kind of forge, and its ``owner/name`` there."""
+
+    forge: str
+    full_name: str
 
 
 class Repositories:
@@ -37,12 +47,12 @@ class Repositories:
         folders: Folders,
         git: Git,
         *,
-        gitea: GiteaForges,
+        servers: Iterable[RemoteForges],
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._database = database
-        self._gitea = gitea
+        self._servers = {server.kind: server for server in servers}
         self._folders = folders
         self._git = git
         self._clock = clock
@@ -86,8 +96,8 @@ class Repositories:
         )
         return self._added(repositories.Repository(RepoName(name), LOCAL, str(path), prefix))
 
-    def register_gitea(self, full_name: str, *, name: str, prefix: str) -> repositories.Repository:
-        """Register a repository at the configured Gitea or Forgejo, ``full_name`` being its ``owner/name`` there.
+    def register_elsewhere(self, at: Elsewhere, *, name: str, prefix: str) -> repositories.Repository:
+        """Register a repository at the configured server of its kind.
 
         It is read once, so that whoever looks at our copy of it finds something.
 
@@ -98,19 +108,20 @@ class Repositories:
         known = self._known(name, prefix)
         if known is not None:
             return known
-        location = self._gitea.location(full_name)
+        server = self._servers[at.forge]
+        location = server.location(at.full_name)
         with self._database.read() as tx:
-            same = repositories.by_address(tx, GITEA, [location])
+            same = repositories.by_address(tx, at.forge, [location])
         if same is not None:
             raise RequestRefused(f"{location} is registered as {same.name} already.")
-        forge = self._gitea.open(RepoName(name), location, self._folders.mirror(name))
+        forge = server.open(RepoName(name), location, self._folders.mirror(name))
         forge.git.mirror.look()
         if forge.tip(forge.default_branch) is None:
             raise ConfigError(
                 f"{location} has no commit on {forge.default_branch} yet; nothing was registered.",
                 hint="Push one.",
             )
-        return self._added(repositories.Repository(RepoName(name), GITEA, location, prefix))
+        return self._added(repositories.Repository(RepoName(name), at.forge, location, prefix))
 
     def _known(self, name: str, prefix: str) -> repositories.Repository | None:
         """The repository of this name; None where name and prefix are free.
@@ -156,8 +167,8 @@ class Repositories:
         root = self._folders.home / "repos" / known.name
         forge: Forge
         access: GitAccess | None = None
-        if known.forge == GITEA:
-            forge = remote = self._gitea.open(known.name, known.location, self._folders.mirror(known.name))
+        if server := self._servers.get(known.forge):
+            forge = remote = server.open(known.name, known.location, self._folders.mirror(known.name))
             access = remote.git.mirror.access
         else:
             forge = self._local(known)

@@ -47,7 +47,9 @@ from orchestrator.effects.merge import MergeEffect
 from orchestrator.effects.pull_request import OpenPrEffect
 from orchestrator.effects.push import PushEffect
 from orchestrator.finalizer_liveness import FinalizerLiveness
-from orchestrator.forges.gitea_open import GiteaForges, GiteaServer
+from orchestrator.forges.gitea_open import GiteaForges
+from orchestrator.forges.github_open import GitHubForges
+from orchestrator.forges.servers import servers
 from orchestrator.images.builder import ImageBuilder
 from orchestrator.images.store import LocalImageStore
 from orchestrator.installation.acceptance import Acceptance
@@ -133,17 +135,20 @@ class App:
         self.folders = Folders(settings.home, self.boot_id)
         self.git = Git(outside.processes)
         self.http = SystemHttp()
-        server = GiteaServer(settings.gitea_url, settings.gitea_token, settings.forge_settle_s)
+        at = servers(settings)
         self.places = Repositories(
             database,
             self.folders,
             self.git,
-            gitea=GiteaForges(server, self.git, self.http, clock=self.clock, entropy=self.entropy),
+            servers=[
+                kind(at[kind.kind], self.git, self.http, clock=self.clock, entropy=self.entropy)
+                for kind in (GiteaForges, GitHubForges)
+            ],
             clock=self.clock,
             entropy=self.entropy,
         )
         self.register_repository = self.places.register
-        self.register_gitea = self.places.register_gitea
+        self.register_elsewhere = self.places.register_elsewhere
         self.configs = Configs(self.places)
         self.store = LocalImageStore(self.folders.images)
         self.deployer = CommandDeployer(

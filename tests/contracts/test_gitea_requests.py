@@ -10,18 +10,19 @@ from orchestrator.runtime.git import Git
 from tests.contracts.gitea_client import conforms
 from tests.fakes.gitea import FakeGitea, Style
 from tests.fixtures_git import BRANCH, person_at
-from tests.fixtures_gitea import GiteaHouse, gitea_house
+from tests.fixtures_git_server import RemoteHouse
+from tests.fixtures_gitea import gitea_house
 
 
 @pytest.fixture(params=[Style.FAST_FORWARD, Style.MERGE])
-def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Iterator[GiteaHouse]:
+def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Iterator[RemoteHouse]:
     with FakeGitea(tmp_path / "server") as server:
         made = gitea_house(tmp_path, server, person_at(tmp_path / "person", {"README.md": "Sample\n"}), git)
         made.there.styles = {request.param}
         yield made
 
 
-def test_from_the_branch_to_the_merge(house: GiteaHouse) -> None:
+def test_from_the_branch_to_the_merge(house: RemoteHouse) -> None:
     head = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
     house.push(BRANCH, head)
     for _ in range(2):

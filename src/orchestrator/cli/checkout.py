@@ -19,7 +19,7 @@ from orchestrator.places import Folders
 from orchestrator.repo_config.detect import Read, Suggestion, render_init_toml, suggest, tells
 from orchestrator.repo_config.loader import parse_repo_config
 from orchestrator.repo_config.records import RepoConfig
-from orchestrator.repositories import LOCAL
+from orchestrator.repositories import LOCAL, Elsewhere
 from orchestrator.rules.names import slug, usable_prefix, usable_repository_name
 from orchestrator.runtime.files import read_bounded
 from orchestrator.runtime.git import Git
@@ -54,6 +54,7 @@ class Registered:
     prefix: str
     location: Path  # its forge's bare repository, or our copy of what a forge elsewhere has
     address: str  # of its forge, for git
+    forge: str  # its kind
 
     @property
     def elsewhere(self) -> bool:
@@ -70,7 +71,7 @@ class Registered:
         place = (
             Path(address) if row["forge"] == LOCAL else Folders(load_settings(os.environ).home).mirror(name)
         )
-        return cls(name, str(row["prefix"]), place, address)
+        return cls(name, str(row["prefix"]), place, address, str(row["forge"]))
 
 
 def look_at(git: Git, folder: Path) -> Checkout:
@@ -187,9 +188,9 @@ def register(
     name: str | None,
     prefix: str | None,
     *,
-    gitea: str | None = None,
+    there: Elsewhere | None = None,
 ) -> Registered:
-    """Register the checkout, or its repository ``gitea`` at the server, under a name and prefix that are free.
+    """Register the checkout, or its repository ``there`` at a server, under a name and prefix that are free.
 
     :raises RequestRefused: the name or prefix asked for belongs to another repository.
     """
@@ -207,7 +208,7 @@ def register(
     elif not usable_prefix(wanted) or wanted in prefixes:
         why = "numbers another repository's tasks" if wanted in prefixes else "is no usable prefix"
         raise RequestRefused(f"The prefix {prefix[:60]!r} {why}.", hint="A letter, then letters or digits.")
-    return Registered.of(desk.register(checkout.top, chosen, wanted, gitea=gitea))
+    return Registered.of(desk.register(checkout.top, chosen, wanted, at=there))
 
 
 def settle(git: Git, checkout: Checkout, at: Registered) -> list[str]:

@@ -19,6 +19,7 @@ from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, Re
 from orchestrator.domain.task import Ticket
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.desk import Operations
+from orchestrator.repositories import Elsewhere
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.resolutions import Resolution
@@ -83,8 +84,8 @@ class Desk(Protocol):
         """Accept a restored or copied database or forge."""
         ...
 
-    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
-        """Register a checkout on this machine; with ``gitea`` what its ``owner/name`` at the configured server is."""
+    def register(self, source: Path, name: str, prefix: str, *, at: Elsewhere | None = None) -> Plain:
+        """Register a checkout on this machine, or its repository ``at`` a configured server."""
         ...
 
     def repositories(self) -> list[Plain]:
@@ -181,10 +182,10 @@ class LocalDesk:
         """Accept it."""
         return views.mapping(self._app.restore.accept(person=person, reason=reason))
 
-    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
+    def register(self, source: Path, name: str, prefix: str, *, at: Elsewhere | None = None) -> Plain:
         """Register a checkout, or its repository at the server."""
-        if gitea is not None:
-            return views.record(self._app.register_gitea(gitea, name=name, prefix=prefix))
+        if at is not None:
+            return views.record(self._app.register_elsewhere(at, name=name, prefix=prefix))
         return views.record(self._app.register_repository(source, name=name, prefix=prefix))
 
     def repositories(self) -> list[Plain]:
@@ -231,13 +232,13 @@ class FirstDesk(LocalDesk):
         super().__init__(None)
         self._make = make
 
-    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
+    def register(self, source: Path, name: str, prefix: str, *, at: Elsewhere | None = None) -> Plain:
         """Register the first repository."""
         if self._opened is None:
             self._opened, other = self._make()
             if other is not None:
-                return other.register(source, name, prefix, gitea=gitea)
-        return super().register(source, name, prefix, gitea=gitea)
+                return other.register(source, name, prefix, at=at)
+        return super().register(source, name, prefix, at=at)
 
     def repositories(self) -> list[Plain]:
         """None, before that."""

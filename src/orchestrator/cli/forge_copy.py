@@ -6,6 +6,7 @@ from orchestrator.cli.checkout import Registered
 from orchestrator.config.environment import load_settings
 from orchestrator.forges.git_access import GitAccess
 from orchestrator.forges.mirror import Mirror
+from orchestrator.forges.servers import server_of
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
@@ -19,7 +20,7 @@ def refresh(git: Git, at: Registered) -> None:
     """
     if not at.elsewhere:
         return
-    settings = load_settings(os.environ)
-    if settings.gitea_url and at.address.startswith(f"{settings.gitea_url}/") and at.location.is_dir():
-        access = GitAccess(at.address, settings.gitea_token)
+    server = server_of(load_settings(os.environ), at.address)
+    if server is not None and at.location.is_dir():
+        access = GitAccess(at.address, server.token)
         Mirror(git, at.location, access, clock=SystemClock(), entropy=SystemEntropy()).look()

@@ -11,6 +11,7 @@ from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.cli.try_checks import Tried, try_checks
 from orchestrator.domain.errors import ConfigError, RequestRefused
+from orchestrator.repositories import GITEA, GITHUB, Elsewhere
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Processes, SystemProcesses
 
@@ -20,10 +21,17 @@ from orchestrator.runtime.process import Processes, SystemProcesses
 @click.option("--name", help="What to call the repository here; by default its folder's name.")
 @click.option("--prefix", help="What its task numbers begin with, such as SHOP for SHOP-1.")
 @click.option("--gitea", metavar="OWNER/NAME", help="Its name at the Gitea or Forgejo of ORCH_GITEA_URL.")
+@click.option("--github", metavar="OWNER/NAME", help="Its name at GitHub.")
 @click.option("--check", is_flag=True, help="Run its checks once, in a clean copy of the last commit.")
 @json_option
 def command(
-    path: Path, name: str | None, prefix: str | None, gitea: str | None, check: bool, as_json: bool
+    path: Path,
+    name: str | None,
+    prefix: str | None,
+    gitea: str | None,
+    github: str | None,
+    check: bool,
+    as_json: bool,
 ) -> int:
     """Make a repository ready: write .orchestrator.toml, register it.
 
@@ -31,11 +39,12 @@ def command(
     .orchestrator.toml where there is none, and registers it with a local forge: a bare repository that the git remote
     `orch` then names. Calling it again changes nothing that is in order.
 
-    With --gitea its forge is the repository of that name at your Gitea or Forgejo, and `orch` names that.
+    With --gitea or --github its forge is the repository of that name at your server, and `orch` names that.
 
     With --check it also runs [ci] command once as a ticket's checks will be run, and warns where it fails or tests
     nothing. That changes neither the checkout nor the exit code.
     """
+    there = _elsewhere(gitea, github)
     processes = SystemProcesses()
     git = Git(processes)
     found = look.look_at(git, path)
@@ -45,9 +54,9 @@ def command(
         at = look.find_registered(git, found, known)
         new = at is None
         if at is not None:
-            _same(at, name, prefix, gitea)
+            _same(at, name, prefix, there)
         else:
-            at = look.register(desk, git, found, name, prefix, gitea=gitea)
+            at = look.register(desk, git, found, name, prefix, there=there)
     wrote = config is None
     did = _configured(found, at) if wrote else [f"{look.CONFIG_FILE} is there and in order."]
     did.append(
@@ -84,7 +93,21 @@ def command(
     return 0
 
 
-def _same(at: look.Registered, name: str | None, prefix: str | None, gitea: str | None) -> None:
+def _elsewhere(gitea: str | None, github: str | None) -> Elsewhere | None:
+    """The repository at a server, if one is named.
+
+    :raises ConfigError: two are.
+    """
+    if gitea is not None and github is not None:
+        raise ConfigError(
+            "A repository has one forge; nothing was registered.", hint="Leave one of them out."
+        )
+    if gitea is not None:
+        return Elsewhere(GITEA, gitea)
+    return Elsewhere(GITHUB, github) if github is not None else None
+
+
+def _same(at: look.Registered, name: str | None, prefix: str | None, there: Elsewhere | None) -> None:
     """A registered repository keeps its name, prefix and forge: its tasks and its forge bear them.
 
     :raises RequestRefused: it is asked to be called otherwise.
@@ -94,10 +117,12 @@ def _same(at: look.Registered, name: str | None, prefix: str | None, gitea: str 
             f"This repository is registered as {at.name} with the prefix {at.prefix} already; nothing was changed.",
             hint="Its tasks and its forge bear them: leave out --name and --prefix.",
         )
-    if gitea is not None and not at.address.lower().endswith(f"/{gitea.lower()}"):
+    if there is not None and not (
+        at.forge == there.forge and at.address.lower().endswith(f"/{there.full_name.lower()}")
+    ):
         raise RequestRefused(
             f"This repository is registered with the forge {at.address} already; nothing was changed.",
-            hint="It keeps it: leave out --gitea.",
+            hint=f"It keeps it: leave out --{there.forge}.",
         )
 
 

@@ -16,6 +16,7 @@ from orchestrator.domain.errors import (
     RequestRefused,
 )
 from orchestrator.domain.task import Ticket
+from orchestrator.repositories import Elsewhere
 from orchestrator.runtime.http import Http, SystemHttp
 from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web.views import Plain
@@ -97,9 +98,9 @@ class RemoteDesk:
         """Accept it."""
         return self._ask("POST", "/restore/accept", {"person": person, "reason": reason})
 
-    def register(self, source: Path, name: str, prefix: str, *, gitea: str | None = None) -> Plain:
+    def register(self, source: Path, name: str, prefix: str, *, at: Elsewhere | None = None) -> Plain:
         """Register a checkout, or its repository at the server."""
-        place = {"path": str(source)} if gitea is None else {"gitea": gitea}
+        place = {"path": str(source)} if at is None else {at.forge: at.full_name}
         return self._ask("POST", "/repositories", {**place, "name": name, "prefix": prefix})
 
     def repositories(self) -> list[Plain]:

@@ -21,6 +21,7 @@ from orchestrator.config import Secret
 from orchestrator.dashboard.pages import OPEN_PATHS, add_board
 from orchestrator.db.repositories import Repository
 from orchestrator.main import Service
+from orchestrator.repositories import Elsewhere
 from orchestrator.web.api import create_api
 from orchestrator.web.guard import own_hosts
 from orchestrator.web.server import WebServer
@@ -73,9 +74,9 @@ def _http(app: App, service: Service, local: Secret) -> FastAPI:
     """API, board and webhooks behind one door."""
     settings = app.settings
 
-    def register(source: Path | None, gitea: str | None, name: str, prefix: str) -> Repository:
-        if gitea is not None:
-            return app.register_gitea(gitea, name=name, prefix=prefix)
+    def register(source: Path | None, at: Elsewhere | None, name: str, prefix: str) -> Repository:
+        if at is not None:
+            return app.register_elsewhere(at, name=name, prefix=prefix)
         return app.register_repository(source or Path(), name=name, prefix=prefix)
 
     api = create_api(

@@ -98,6 +98,10 @@ def _contradictions(settings: Settings) -> list[str]:
             "ORCH_GITEA_URL and a token, ORCH_GITEA_TOKEN_FILE or ORCH_GITEA_TOKEN, go together: one of them is set. "
             "Set both or none."
         )
+    if settings.github_url.startswith("https://api.") or settings.github_url.endswith("/api/v3"):
+        found.append(
+            "ORCH_GITHUB_URL is the address of an API. Give the one that people open, such as https://github.com."
+        )
     if settings.heartbeat_interval_s >= own_term_s(settings.process_ttl_s):
         found.append(
             f"ORCH_HEARTBEAT_INTERVAL_S ({render_duration(settings.heartbeat_interval_s)}) must be shorter than "

@@ -246,6 +246,19 @@ class Settings:
         shown="none",
     )
     gitea_token_file: Path | None = _secret_file("ORCH_GITEA_TOKEN")
+    github_url: str = _setting(
+        "https://github.com",
+        values.web_address,
+        "Address of the GitHub that repositories lie at, as people open it: that of your Enterprise Server, if you "
+        "have one.",
+    )
+    github_token: Secret = _setting(
+        Secret(""),
+        lambda text: Secret(values.token(text)),
+        "Token of our user at GitHub. Better given as a file.",
+        shown="none",
+    )
+    github_token_file: Path | None = _secret_file("ORCH_GITHUB_TOKEN")
     forge_settle_s: float = _period(
         5.0,
         "How long a merge that a forge elsewhere has begun may take to land. A merge that is given up counts as given "

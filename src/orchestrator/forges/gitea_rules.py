@@ -1,18 +1,9 @@
 """What about a repository's settings at Gitea or Forgejo will not work, or is weaker than it could be. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from orchestrator.forges.complaint import Complaint
 from orchestrator.forges.gitea_api import BranchFacts, RepositoryFacts
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """One thing, and what to do about it."""
-
-    text: str
-    hint: str
-    prevents: bool  # nothing can be delivered like this
 
 
 def complaints(repository: RepositoryFacts, branch: BranchFacts) -> Iterator[Complaint]:

@@ -4,7 +4,7 @@ Must hold: a reading method looks at the forge first, so that what it says was s
 push that the forge's git takes whole or not at all, and only from the values that the caller names: it compares them
 itself, in its own transaction. Our copy is never a source of facts without a look.
 
-On failure: ``AuthorityUnreachable`` where the forge could not be read, ``RefsRefused`` where it did not take a change;
+On failure: ``AuthorityUnreachable`` where the forge could not be read, ``PushRefused`` where it did not take a change;
 any other failed push may have landed.
 """
 
@@ -35,6 +35,15 @@ PUSH_TIMEOUT_S = 300.0
 _REFUSED = ("[rejected]", "[remote rejected]")
 _RENAMED = ("error: 301", "error: 302", "error: 307", "error: 308")
 _SHUT_OUT = ("Authentication failed", "error: 401", "error: 403", "could not read Username")
+
+
+class PushRefused(RefsRefused):
+    """The forge did not take a push; ``refs`` says of each reference why. Nothing was changed."""
+
+    def __init__(self, url: str, refs: Sequence[str], because: GitError) -> None:
+        said = f"{url} did not take {'; '.join(refs)}."
+        super().__init__(said, stderr=because.stderr, returncode=because.returncode)
+        self.refs = tuple(refs)
 
 
 class Mirror:
@@ -143,7 +152,7 @@ class Mirror:
     def change(self, *changes: RefChange) -> None:
         """Move references at the forge, all of them or none, each from its old value (None: absent).
 
-        :raises RefsRefused: one is at another value, or the forge refuses; nothing was changed by this call.
+        :raises PushRefused: one is at another value, or the forge refuses; nothing was changed by this call.
         :raises GitError: the push failed otherwise, and says nothing about its outcome.
         """
         leases = [f"--force-with-lease={change.ref}:{change.old or ''}" for change in changes]
@@ -152,7 +161,7 @@ class Mirror:
         args = ["push", "--porcelain", "--atomic", "--no-verify", "--no-follow-tags", *leases]
         try:
             self._remote([*args, "--", self.access.url, *specs], timeout=PUSH_TIMEOUT_S)
-        except RefsRefused:
+        except PushRefused:
             raise
         except GitError as error:
             error.hint = error.hint or _hint(error)
@@ -181,8 +190,7 @@ class Mirror:
             error = git_error(f"git {args[0]}", done)
             refused = _refused(done.stdout.decode("utf-8", "replace"))
             if refused:
-                why = f"{self.access.url} did not take {'; '.join(refused)}."
-                raise RefsRefused(why, stderr=error.stderr, returncode=error.returncode)
+                raise PushRefused(self.access.url, refused, error)
             raise error
         return done.stdout
 

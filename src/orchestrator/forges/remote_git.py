@@ -28,11 +28,16 @@ from orchestrator.forges.local_fence import (
 )
 from orchestrator.forges.local_mark import MARK, mark_blob, parse_mark
 from orchestrator.forges.local_traces import CANDIDATES
-from orchestrator.forges.mirror import HEADS, Mirror
+from orchestrator.forges.mirror import HEADS, Mirror, PushRefused
 from orchestrator.runtime.clock import Clock
-from orchestrator.runtime.git_refs import RefChange, RefsRefused
+from orchestrator.runtime.git_refs import RefChange
 
 RACE_TRIES = 5  # each is lost to another task of the same repository, or to a revoke
+DECLINED = "declined"  # by a rule of the forge's, and not because a reference has moved
+
+
+class MainShut(OutsideError):
+    """A rule of the forge's keeps a push off the default branch; nothing was changed."""
 
 
 class RemoteGit:
@@ -192,23 +197,39 @@ class RemoteGit:
         :raises InstallationChanged: the mark is not ``held``.
         :raises OutsideError: M was given up, or main or the branch has moved.
         """
-        ref = fence_ref(candidate.task_id)
 
         def plan() -> list[RefChange]:
-            at, fence = self._fence(ref)
-            if fence is None or not fence.prepared(candidate):
-                raise OutsideError(f"The candidate {candidate.sha} is not prepared; it cannot be merged.")
-            self._verify(candidate)
-            self._expect(self.default_branch, candidate.base_sha)
-            marked = self._marked(held)  # also where there is nothing to push
+            guards = self._guards(candidate, held)  # also where there is nothing to push
             if self.mirror.read(HEADS + branch) == candidate.sha:
                 return []
             self._expect(branch, candidate.head_sha)
-            again = RefChange(ref, at, self.mirror.note(fence_of(candidate).blob()))
-            moved = RefChange(HEADS + branch, candidate.head_sha, candidate.sha)
-            return [moved, again, *marked]
+            return [RefChange(HEADS + branch, candidate.head_sha, candidate.sha), *guards]
 
         self._race(plan, f"its branch {branch}")
+
+    def land(self, candidate: Candidate, branch: str, *, held: InstallationMark | None = None) -> None:
+        """Move main to M itself, from its first parent and while its fence stands: one push of all three. A ``branch``
+        that shows something else than what M was made of is noticed before.
+
+        :raises InstallationChanged: the mark is not ``held``.
+        :raises MainShut: the forge lets nobody, or not us, or not this commit, be pushed there; nothing was changed.
+        :raises OutsideError: M was given up, or main or the branch has moved; or the push failed, which says nothing
+            about its outcome.
+        """
+        main = HEADS + self.default_branch
+
+        def plan() -> list[RefChange]:
+            guards = self._guards(candidate, held)
+            if self.mirror.read(HEADS + branch) != candidate.sha:
+                self._expect(branch, candidate.head_sha)
+            return [RefChange(main, candidate.base_sha, candidate.sha), *guards]
+
+        def shut(refused: PushRefused) -> None:
+            said = next((line for line in refused.refs if line.startswith(f"{main} ")), "")
+            if DECLINED in said:
+                raise MainShut(f"{self.repo}: {self.default_branch} takes no push: {said}.") from refused
+
+        self._race(plan, self.default_branch, shut)
 
     def message(self, sha: Sha) -> str:
         """A commit's message; it is one that :meth:`show` has shown."""
@@ -256,12 +277,18 @@ class RemoteGit:
 
     # -- private steps -----------------------------------------------------------------------------------------
 
-    def _race(self, plan: Callable[[], list[RefChange]], what: str) -> None:
-        """Look, plan, push; again where somebody was faster. A plan without a change has nothing to do.
+    def _race(
+        self,
+        plan: Callable[[], list[RefChange]],
+        what: str,
+        judge: Callable[[PushRefused], None] = lambda refused: None,
+    ) -> None:
+        """Look, plan, push; again where somebody was faster. A plan without a change has nothing to do; ``judge`` may
+        raise where trying again is of no use.
 
         :raises OutsideError: it keeps being refused.
         """
-        refused: RefsRefused | None = None
+        refused: PushRefused | None = None
         for _ in range(RACE_TRIES):
             self.mirror.look()
             changes = plan()
@@ -269,7 +296,8 @@ class RemoteGit:
                 return
             try:
                 self.mirror.change(*changes)
-            except RefsRefused as error:
+            except PushRefused as error:
+                judge(error)
                 refused = error  # planned anew on what stands there now
                 continue
             return
@@ -289,6 +317,22 @@ class RemoteGit:
         """Where a fence stands, as the note's name and as what it says."""
         at = self.mirror.read(ref)
         return (None, None) if at is None else (at, parse_fence(self.mirror.note_at(at)))
+
+    def _guards(self, candidate: Candidate, held: InstallationMark | None) -> list[RefChange]:
+        """The candidate's fence and the mark, each moved on to a note that says the same: what a push that brings M
+        somewhere carries along.
+
+        :raises InstallationChanged: the mark is another one.
+        :raises OutsideError: M was given up, is not what the candidate says, or main has moved.
+        """
+        ref = fence_ref(candidate.task_id)
+        at, fence = self._fence(ref)
+        if fence is None or not fence.prepared(candidate):
+            raise OutsideError(f"The candidate {candidate.sha} is not prepared; it cannot be merged.")
+        self._verify(candidate)
+        self._expect(self.default_branch, candidate.base_sha)
+        again = RefChange(ref, at, self.mirror.note(fence_of(candidate).blob()))
+        return [again, *self._marked(held)]
 
     def _mark(self) -> tuple[Sha | None, InstallationMark | None]:
         at = self.mirror.read(MARK)

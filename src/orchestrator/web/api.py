@@ -23,6 +23,7 @@ from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.desk import Operations
 from orchestrator.operations.reading import NEWEST
+from orchestrator.repositories import Elsewhere
 from orchestrator.web import bodies, metrics, views
 from orchestrator.web.guard import OPEN_PATHS, Door, Guard
 from orchestrator.web.problems import answer_errors
@@ -31,8 +32,8 @@ PAGE_LIMIT = 500
 PAGE = 100
 
 Register = Callable[
-    [Path | None, str | None, str, str], Repository
-]  # checkout, or name at Gitea; name, prefix
+    [Path | None, Elsewhere | None, str, str], Repository
+]  # checkout, or where it lies at a server; name, prefix
 """Registers a checkout on this machine: its path, the repository's name, the prefix of its work items."""
 
 _Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT)]
@@ -229,9 +230,9 @@ def _metrics(api: FastAPI, operations: Operations, telemetry: Telemetry) -> None
 def _registering(api: FastAPI, register: Register) -> None:
     @api.post("/repositories", status_code=201, tags=["acting"])
     def add(wanted: Annotated[bodies.RepositoryBody, Depends(bodies.reader(bodies.RepositoryBody))]) -> Json:
-        """Register a checkout on this machine, or a repository at the configured Gitea or Forgejo."""
+        """Register a checkout on this machine, or a repository at the configured Gitea, Forgejo or GitHub."""
         path = Path(wanted.path) if wanted.path is not None else None
-        return Json(register(path, wanted.gitea, wanted.name, wanted.prefix), 201)
+        return Json(register(path, wanted.elsewhere(), wanted.name, wanted.prefix), 201)
 
 
 def _restoring(api: FastAPI, restore: Acceptance) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from orchestrator.domain.effect import EffectState
 from orchestrator.operations.deciding import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
+from orchestrator.repositories import GITEA, GITHUB, Elsewhere
 from orchestrator.stage_engine.resolutions import Resolution
 from orchestrator.web.problems import BadInput, complaint
 
@@ -75,18 +76,25 @@ class ResolutionBody(_Body):
 
 
 class RepositoryBody(_Body):
-    """``POST /repositories``: a checkout on this machine, or ``owner/name`` at the configured Gitea or Forgejo."""
+    """``POST /repositories``: a checkout on this machine, or ``owner/name`` at a configured server."""
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     gitea: _Name | None = None
+    github: _Name | None = None
     name: _Name
     prefix: _Name
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if (self.path is None) == (self.gitea is None):
-            raise ValueError("either path or gitea")
+        if [self.path, self.gitea, self.github].count(None) != 2:
+            raise ValueError("one of path, gitea and github")
         return self
+
+    def elsewhere(self) -> Elsewhere | None:
+        """The repository at a server, if one is named."""
+        if self.gitea is not None:
+            return Elsewhere(GITEA, self.gitea)
+        return Elsewhere(GITHUB, self.github) if self.github is not None else None
 
 
 _B = TypeVar("_B", bound=BaseModel)

@@ -1,4 +1,4 @@
-"""What every forge has to refuse and to show: the local one, Gitea, and the one in memory under the proofs."""
+"""What every forge has to refuse and to show: the local one, Gitea, GitHub, and the one in memory under the proofs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +13,11 @@ from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
 from orchestrator.runtime.git import Git
 from tests.fakes.gitea import FakeGitea, Style
+from tests.fakes.github import FakeGitHub, Rules
 from tests.fixtures_git import BRANCH, House, as_it_is, house_at, person_at
-from tests.fixtures_gitea import GiteaHouse, gitea_house
+from tests.fixtures_git_server import RemoteHouse
+from tests.fixtures_gitea import gitea_house
+from tests.fixtures_github import github_house
 from tests.proofs.memory_forge import ForgeState, MemoryForge
 from tests.proofs.memory_git import MemoryClone, Objects
 
@@ -44,7 +47,16 @@ def house_in_memory() -> MemoryHouse:
     return MemoryHouse(Path("/nowhere"), nothing, nothing, cast(Any, forge), cast(Any, clone), nothing)
 
 
-@pytest.fixture(params=["local", "gitea", "gitea that only merges", "memory"])
+@pytest.fixture(
+    params=[
+        "local",
+        "gitea",
+        "gitea that only merges",
+        "github",
+        "github that takes no push to main",
+        "memory",
+    ]
+)
 def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Iterator[House]:
     if request.param == "memory":
         yield house_in_memory()
@@ -53,8 +65,15 @@ def house(request: pytest.FixtureRequest, tmp_path: Path, git: Git) -> Iterator[
     if request.param == "local":
         yield house_at(tmp_path, person, git)
         return
-    with FakeGitea(tmp_path / "server") as server:
-        house = gitea_house(tmp_path, server, person, git)
+    if request.param.startswith("github"):
+        with FakeGitHub(tmp_path / "server") as server:
+            house = github_house(tmp_path, server, person, git)
+            if request.param != "github":
+                house.there.protect("main", Rules())
+            yield house
+        return
+    with FakeGitea(tmp_path / "server") as gitea:
+        house = gitea_house(tmp_path, gitea, person, git)
         if request.param != "gitea":
             house.there.styles.discard(Style.FAST_FORWARD)
         yield house
@@ -78,7 +97,7 @@ def assert_landed(house: House, candidate: Candidate, *, among: Sequence[Candida
     landed = house.forge.landed(among or [candidate])
     assert landed is not None
     assert (landed.candidate, landed.sha, landed.tree) == (candidate, house.main, candidate.tree)
-    if not (isinstance(house, GiteaHouse) and Style.FAST_FORWARD not in house.there.styles):
+    if not (isinstance(house, RemoteHouse) and house.there.only_merges):
         assert landed == as_it_is(candidate)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -64,12 +64,11 @@ class All:
 def everything(store: Store, tmp_path: Path) -> All:
     processes, home = Slow(), tmp_path / "home"
     home.mkdir()
-    nowhere = cast(Any, None)  # nothing here lies at a server
     known = Repositories(
         store.database,
         Folders(home),
         Git(processes),
-        gitea=nowhere,
+        servers=(),
         clock=SystemClock(),
         entropy=SystemEntropy(),
     )

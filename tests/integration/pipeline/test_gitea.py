@@ -3,82 +3,27 @@
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Hold
+from orchestrator.repositories import GITEA
 from orchestrator.rules.trailers import trailers
-from tests.fakes.gitea import FakeGitea, How, Repository, Style
-from tests.fixtures_git import Hand
-from tests.fixtures_gitea import NAME, repository_at
-from tests.fixtures_pipeline import Build, Pipeline
+from tests.at_a_server import Delivery, delivering, lose_the_answers
+from tests.fakes.gitea import FakeGitea, How, Style
+from tests.fixtures_pipeline import Build
 from tests.waiting import PATIENCE_S
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """An installation whose repository lies at a server."""
-
-    line: Pipeline
-    server: FakeGitea
-    there: Repository
-
-    @property
-    def git(self) -> Hand:
-        return Hand(self.there.path)
-
-    @property
-    def main(self) -> str:
-        return self.git.git("rev-parse", "main")
-
-    def merges(self) -> list[str]:
-        return self.git.git("log", "--first-parent", "--merges", "--format=%H", "main").split()
-
-    def asked(self, method: str, pattern: str) -> list[int]:
-        """How each of these calls was answered."""
-        return [call.status for call in self.server.calls(method, pattern)]
 
 
 @pytest.fixture
 def delivery(pipeline: Build, tmp_path: Path) -> Iterator[Callable[..., Delivery]]:
-    made: list[Pipeline] = []
-    with FakeGitea(tmp_path / "server") as server:
-
-        def build(**more: Any) -> Delivery:
-            known = {
-                "ORCH_GITEA_URL": server.url,
-                "ORCH_GITEA_TOKEN": server.token,
-                "ORCH_FORGE_SETTLE_S": "0",
-            }
-            line = pipeline(settings={**known, **more.pop("settings", {})}, **more)
-            made.append(line)
-            there = repository_at(server, line.person)
-            line.open().register_gitea(NAME, name=line.repo, prefix="S")
-            return Delivery(line, server, there)
-
+    with delivering(pipeline, FakeGitea(tmp_path / "server"), GITEA) as build:
         yield build
-        for line in made:  # before the server ends
-            line.stop()
-
-
-def lose_the_answers(server: FakeGitea) -> None:
-    """Of the first call of every kind that has an effect."""
-    for path in (r"/pulls$", r"/merge$", r"/git-receive-pack$"):
-        server.fail("POST", path, How.LOST)
-
-
-def effects_of(line: Pipeline, item: str) -> Mapping[EffectName, list[EffectState]]:
-    found: dict[EffectName, list[EffectState]] = {}
-    for effect in line.story(item).effects:
-        found.setdefault(effect.name, []).append(effect.state)
-    return found
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["answers arrive", "answers are lost"])
@@ -99,7 +44,7 @@ def test_from_the_ticket_to_production(delivery: Callable[..., Delivery], lost: 
     assert trailers(at.git.git("log", "-1", "--format=%B", "main"))["Orch-Nonce"] == candidate.nonce
     [pull] = at.there.pulls
     assert (pull.number, pull.merged, pull.branch) == (task.pr_number, True, task.branch)
-    assert effects_of(line, item)[EffectName.MERGE_PR] == [EffectState.APPLIED]
+    assert at.effects(item)[EffectName.MERGE_PR] == [EffectState.APPLIED]
     assert [status for status in at.asked("POST", r"/merge$") if status != 405] == [0 if lost else 200]
     assert len(line.deployed("production")) == 1
 
@@ -135,7 +80,7 @@ def test_main_moves_while_the_server_merges(delivery: Callable[..., Delivery]) -
     _, second = line.story(item).candidates
     assert at.main == second.sha
     assert at.git.git("rev-parse", "main^1", "main^2").split() == [pushed, task.head_sha]
-    assert effects_of(line, item)[EffectName.MERGE_PR] == [EffectState.REVOKED, EffectState.APPLIED]
+    assert at.effects(item)[EffectName.MERGE_PR] == [EffectState.REVOKED, EffectState.APPLIED]
     assert [pull.merged for pull in at.there.pulls] == [True]
 
 

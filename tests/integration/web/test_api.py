@@ -17,6 +17,7 @@ from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
+from orchestrator.repositories import Elsewhere
 from tests.fixtures_desk import Desk, Serve
 from tests.fixtures_ownership import Logged
 
@@ -431,19 +432,25 @@ class TestRefusals:
         ("place", "status", "asked"),
         [
             ({"path": "/x"}, 201, (Path("/x"), None)),
-            ({"gitea": "acme/shop"}, 201, (None, "acme/shop")),
+            ({"gitea": "acme/shop"}, 201, (None, Elsewhere("gitea", "acme/shop"))),
+            ({"github": "acme/shop"}, 201, (None, Elsewhere("github", "acme/shop"))),
             ({}, 400, None),
             ({"path": "/x", "gitea": "acme/shop"}, 400, None),
+            ({"gitea": "acme/shop", "github": "acme/shop"}, 400, None),
         ],
-        ids=["a checkout", "at a server", "neither", "both"],
+        ids=["a checkout", "at Gitea", "at GitHub", "nowhere", "both", "at two servers"],
     )
     def test_a_repository_lies_in_one_place(
-        self, serve: Serve, place: dict[str, str], status: int, asked: tuple[Path | None, str | None] | None
+        self,
+        serve: Serve,
+        place: dict[str, str],
+        status: int,
+        asked: tuple[Path | None, Elsewhere | None] | None,
     ) -> None:
-        got: list[tuple[Path | None, str | None]] = []
+        got: list[tuple[Path | None, Elsewhere | None]] = []
 
-        def register(path: Path | None, gitea: str | None, name: str, prefix: str) -> Repository:
-            got.append((path, gitea))
+        def register(path: Path | None, at: Elsewhere | None, name: str, prefix: str) -> Repository:
+            got.append((path, at))
             return Repository(RepoName(name), "local", "/x", prefix)
 
         with client(serve(register=register)) as api:

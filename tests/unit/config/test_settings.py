@@ -213,6 +213,8 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_GITEA_URL", "https://git.example.org", "go together: one of them is set"),
         ("ORCH_GITEA_URL", "git.example.org", "expected an address such as"),
         ("ORCH_GITEA_TOKEN", "t" * 40, "go together: one of them is set"),
+        ("ORCH_GITHUB_URL", "https://api.github.com", "Give the one that people open"),
+        ("ORCH_GITHUB_URL", "https://git.acme.org/api/v3", "Give the one that people open"),
         ("ORCH_PROCESS_TTL_S", "10", "at least three times ORCH_HEARTBEAT_INTERVAL_S (5s)"),
         ("ORCH_HEARTBEAT_INTERVAL_S", "20", "shorter than the term in which a process trusts its own leases"),
         ("ORCH_HEARTBEAT_INTERVAL_S", "15", "ORCH_PROCESS_TTL_S (30s) must be at least three times"),
@@ -350,6 +352,7 @@ def test_the_reference_describes_every_setting() -> None:
         "ORCH_PLANE_WEBHOOK_SECRET",
         "ORCH_GITEA_WEBHOOK_SECRET",
         "ORCH_GITEA_TOKEN",
+        "ORCH_GITHUB_TOKEN",
         "ORCH_TELEGRAM_TOKEN",
     ]
     assert [doc.variable for doc in docs if doc.secret] == secret

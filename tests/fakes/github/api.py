@@ -1,0 +1,225 @@
+"""The API of the server: which request gets which status and body."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.fakes.common.git_side import GitFailed, now
+from tests.fakes.common.served import Answer
+from tests.fakes.github import bodies
+from tests.fakes.github.repository import Pull, Repository
+
+DEFAULT_PAGE, MOST = 30, 100
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, by somebody whose token is known."""
+
+    login: str
+    query: dict[str, str]
+    body: dict[str, Any]
+    base: str  # the server's address
+
+
+Endpoint = Callable[..., Answer]
+ROUTES: list[tuple[str, re.Pattern[str], Endpoint]] = []
+
+
+def route(method: str, path: str) -> Callable[[Endpoint], Endpoint]:
+    below = "/repos/<owner>/<repo>" + path
+    pattern = re.compile(re.sub(r"(?<!P)<(\w+)>", r"(?P<\1>[^/]+)", below) + r"\Z")
+
+    def add(endpoint: Endpoint) -> Endpoint:
+        ROUTES.append((method, pattern, endpoint))
+        return endpoint
+
+    return add
+
+
+def answer(find: Callable[[str], Repository | None], method: str, path: str, asked: Request) -> Answer:
+    """The answer to one request below the API's root."""
+    for wanted, pattern, endpoint in ROUTES:
+        match = pattern.match(path)
+        if wanted != method or match is None:
+            continue
+        named = match.groupdict()
+        repo = find(f"{named.pop('owner')}/{named.pop('repo')}")
+        right = repo.rights.get(asked.login, "") if repo else ""
+        if repo is None or not right:
+            return missing()
+        if method != "GET" and right == "read":
+            return refused(403, "Resource not accessible by personal access token")
+        if method != "GET" and repo.archived and endpoint is not edit_repository:
+            return refused(403, "Repository was archived so is read-only.")
+        with repo.lock:
+            repo.synchronise(asked.login)
+            return endpoint(asked, repo, **named)
+    return missing()
+
+
+def missing() -> Answer:
+    return refused(404, "Not Found")
+
+
+def refused(status: int, message: str, *errors: dict[str, Any]) -> Answer:
+    return Answer(status, bodies.error(status, message, *errors))
+
+
+def _page(asked: Request, path: str, everything: list[Any]) -> tuple[list[Any], dict[str, str]]:
+    """A page, and the header that says whether more follows; nobody says how many there are."""
+    size = min(int(asked.query.get("per_page") or DEFAULT_PAGE), MOST)
+    page = max(int(asked.query.get("page") or 1), 1)
+    headers = {}
+    if page * size < len(everything):
+        others = "&".join(f"{k}={v}" for k, v in sorted(asked.query.items()) if k != "page")
+        headers["Link"] = f'<https://github.invalid{path}?{others}&page={page + 1}>; rel="next"'
+    return everything[(page - 1) * size : page * size], headers
+
+
+@route("GET", "")
+def one_repository(asked: Request, repo: Repository) -> Answer:
+    return Answer(200, bodies.repository(asked.base, repo, asked.login))
+
+
+@route("PATCH", "")
+def edit_repository(asked: Request, repo: Repository) -> Answer:
+    repo.archived = asked.body.get("archived", repo.archived)
+    repo.merge_commits = asked.body.get("allow_merge_commit", repo.merge_commits)
+    return Answer(200, bodies.repository(asked.base, repo, asked.login))
+
+
+@route("GET", "/branches/(?P<name>.+)")
+def one_branch(asked: Request, repo: Repository, name: str) -> Answer:
+    sha = repo.branch(name)
+    return (
+        Answer(200, bodies.branch(asked.base, repo, name, sha)) if sha else refused(404, "Branch not found")
+    )
+
+
+@route("GET", "/rules/branches/(?P<name>.+)")
+def branch_rules(asked: Request, repo: Repository, name: str) -> Answer:
+    return Answer(200, bodies.rules(repo, name))
+
+
+@route("POST", "/statuses/<sha>")
+def add_status(asked: Request, repo: Repository, sha: str) -> Answer:
+    if repo.sha(sha) is None:
+        return refused(422, f"No commit found for SHA: {sha}")
+    known = repo.statuses.setdefault(sha, [])
+    known.append(bodies.status(len(known) + 1, asked.login, asked.body, now()))
+    repo.guard()
+    repo.tell("status", repo, {"sha": sha, "status": known[-1], "by": asked.login})
+    return Answer(201, known[-1])
+
+
+@route("GET", "/pulls")
+def list_pulls(asked: Request, repo: Repository) -> Answer:
+    """`head` is `owner:branch`; without an owner it is passed over without a word."""
+    state, head, base = (asked.query.get(name, "") for name in ("state", "head", "base"))
+    found = [
+        pull
+        for pull in repo.pulls
+        if (state or "open") in ("all", pull.state)
+        and (":" not in head or head.lower() == f"{repo.owner}:{pull.branch}".lower())
+        and base in ("", pull.base)
+    ]
+    found.sort(key=lambda pull: pull.number, reverse=asked.query.get("direction") != "asc")
+    for pull in found:
+        repo.look(pull)
+    shown, headers = _page(asked, f"{bodies.API}/repos/{repo.full_name}/pulls", found)
+    return Answer(200, [bodies.pull_request(asked.base, repo, pull, listed=True) for pull in shown], headers)
+
+
+@route("POST", "/pulls")
+def open_pull(asked: Request, repo: Repository) -> Answer:
+    base, branch = asked.body["base"], asked.body["head"].rpartition(":")[2]
+    head, tip = repo.branch(branch), repo.branch(base)
+    if head is None or tip is None:
+        field = "head" if head is None else "base"
+        return refused(
+            422, "Validation Failed", {"resource": "PullRequest", "field": field, "code": "invalid"}
+        )
+    custom = {"resource": "PullRequest", "code": "custom"}
+    if any(pull.state == "open" and (pull.branch, pull.base) == (branch, base) for pull in repo.pulls):
+        said = f"A pull request already exists for {repo.owner}:{branch}."
+        return refused(422, "Validation Failed", {**custom, "message": said})
+    if repo.is_ancestor(head, tip):
+        said = f"No commits between {base} and {branch}"
+        return refused(422, "Validation Failed", {**custom, "message": said})
+    pull = repo.open(asked.body["title"], asked.body.get("body", ""), asked.login, base, branch, head)
+    return Answer(201, bodies.pull_request(asked.base, repo, pull))
+
+
+def _pull(repo: Repository, number: str) -> Pull | None:
+    return next((pull for pull in repo.pulls if str(pull.number) == number), None)
+
+
+@route("GET", "/pulls/<number>")
+def one_pull(asked: Request, repo: Repository, number: str) -> Answer:
+    pull = _pull(repo, number)
+    if pull is None:
+        return missing()
+    repo.look(pull)
+    return Answer(200, bodies.pull_request(asked.base, repo, pull))
+
+
+@route("PATCH", "/pulls/<number>")
+def edit_pull(asked: Request, repo: Repository, number: str) -> Answer:
+    pull = _pull(repo, number)
+    if pull is None:
+        return missing()
+    wanted = asked.body.get("state", pull.state)
+    if wanted == "open" and pull.state == "closed":
+        if pull.merged or repo.branch(pull.branch) is None:
+            field = {"resource": "PullRequest", "code": "invalid", "field": "state"}
+            return refused(422, "Validation Failed", field)
+        repo.reopen(pull, asked.login)
+    elif wanted == "closed" and pull.state == "open":
+        repo.close(pull, asked.login)
+    return Answer(200, bodies.pull_request(asked.base, repo, pull))
+
+
+@route("POST", "/pulls/<number>/reviews")
+def add_review(asked: Request, repo: Repository, number: str) -> Answer:
+    pull = _pull(repo, number)
+    if pull is None:
+        return missing()
+    if asked.login == pull.user and asked.body["event"] == "APPROVE":
+        return refused(422, "Unprocessable Entity", {"message": "Can not approve your own pull request"})
+    pull.reviews.append(bodies.review(pull, len(pull.reviews) + 1, asked.login, asked.body))
+    repo.guard()
+    return Answer(200, pull.reviews[-1])
+
+
+@route("PUT", "/pulls/<number>/merge")
+def merge(asked: Request, repo: Repository, number: str) -> Answer:
+    pull, method = _pull(repo, number), asked.body.get("merge_method", "merge")
+    if pull is None:
+        return missing()
+    if pull.state == "closed":
+        return refused(405, "Pull Request is not mergeable")
+    if method == "merge" and not repo.merge_commits:
+        return refused(405, "Merge commits are not allowed on this repository.")
+    if asked.body.get("sha") not in (None, pull.head):
+        return refused(409, "Head branch was modified. Review and try the merge again.")
+    why = repo.why_not(pull.base, pull.head)
+    if why is not None:
+        return refused(405, f"Repository rule violations found\n\n{why}\n\n")
+    tip = repo.branch(pull.base)
+    assert tip is not None
+    title = asked.body.get("commit_title") or f"Merge pull request #{number} from {repo.owner}/{pull.branch}"
+    message = f"{title}\n\n{asked.body.get('commit_message', pull.title)}\n"
+    try:
+        landed = repo.merge_commit(tip, pull.head, message, asked.login, squash=method != "merge")
+        repo.git("update-ref", f"refs/heads/{pull.base}", landed, tip)
+    except GitFailed as error:
+        words = "Pull Request is not mergeable" if "CONFLICT" in str(error) else BASE_MOVED
+        return refused(405, words)
+    repo.record_merge(pull, landed, asked.login)
+    repo.synchronise(asked.login)
+    return Answer(200, {"sha": landed, "merged": True, "message": "Pull Request successfully merged"})
+
+
+BASE_MOVED = "Base branch was modified. Review and try the merge again."

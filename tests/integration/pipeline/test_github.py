@@ -1,0 +1,62 @@
+"""A ticket delivered over a GitHub: what its git and its journal of calls show of it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.repositories import GITHUB
+from orchestrator.rules.trailers import trailers
+from tests.at_a_server import Delivery, delivering, lose_the_answers
+from tests.fakes.github import FakeGitHub, Rules
+from tests.fixtures_pipeline import Build
+
+
+@pytest.fixture
+def delivery(pipeline: Build, tmp_path: Path) -> Iterator[Callable[..., Delivery]]:
+    with delivering(pipeline, FakeGitHub(tmp_path / "server"), GITHUB) as build:
+        yield build
+
+
+def test_from_the_ticket_to_production_though_answers_are_lost(delivery: Callable[..., Delivery]) -> None:
+    """Main is the candidate itself, by one push."""
+    at = delivery(coverage=True, image=True, staging=True, production=True)
+    before = at.main
+    lose_the_answers(at.server)
+    line = at.line.start()
+    item = line.add("Add a greeting")
+    task = line.done(item)
+
+    [candidate] = line.story(item).candidates
+    assert at.merges() == [candidate.sha]
+    assert at.main == candidate.sha == line.running("staging") == line.running("production")
+    assert at.git.git("rev-parse", "main^1", "main^2").split() == [before, task.head_sha]
+    [pull] = at.there.pulls
+    assert (pull.number, pull.merged, pull.branch) == (task.pr_number, True, task.branch)
+    assert at.effects(item)[EffectName.MERGE_PR] == [EffectState.APPLIED]
+    assert at.asked("PUT", r"/merge$") == []
+    assert len(line.deployed("production")) == 1
+
+
+def test_where_main_takes_no_push_the_server_merges_the_same_tree(delivery: Callable[..., Delivery]) -> None:
+    at = delivery(production=True)
+    at.there.protect("main", Rules())
+    at.there.looks_until_synced = 0  # so that the first call merges
+    lose_the_answers(at.server)
+    line = at.line.start()
+    item = line.add()
+    line.done(item)
+
+    [candidate] = line.story(item).candidates
+    [merge] = at.merges()
+    assert merge == at.main != candidate.sha
+    assert at.git.git("rev-parse", f"{merge}^{{tree}}", f"{merge}^2").split() == [
+        candidate.tree,
+        candidate.sha,
+    ]
+    assert trailers(at.git.git("log", "-1", "--format=%B", "main"))["Orch-Nonce"] == candidate.nonce
+    assert at.effects(item)[EffectName.MERGE_PR] == [EffectState.APPLIED]
+    assert at.asked("PUT", r"/merge$") == [0]
+    assert [pull.merged for pull in at.there.pulls] == [True]
+    assert len(line.deployed("production")) == 1

@@ -22,6 +22,7 @@ from orchestrator.rules.transitions import STAGE_STEPS, STAGE_TRANSITIONS, Step,
 from orchestrator.web.api import create_api
 from orchestrator.web.metrics import GAUGES
 from orchestrator.webhooks.gitea import GiteaHandler
+from orchestrator.webhooks.github import GitHubHandler
 from orchestrator.webhooks.intake import Refused, path_of
 from orchestrator.webhooks.plane import PlaneHandler
 
@@ -142,7 +143,7 @@ def http_page() -> str:
             " or ".join(f"`{name}`" for name in handler.envelope.signature),
             f"`ORCH_{handler.source.upper()}_WEBHOOK_SECRET`",
         ]
-        for handler in (PlaneHandler, GiteaHandler)
+        for handler in (PlaneHandler, GiteaHandler, GitHubHandler)
     ]
     gauges = [[f"`{name}`", _code(label) if label else "", text] for name, (text, label) in GAUGES.items()]
     return (

@@ -15,6 +15,7 @@ from orchestrator.observability.telemetry import Telemetry
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.transition_lease import Ownership
 from orchestrator.webhooks.gitea import GiteaHandler
+from orchestrator.webhooks.github import GitHubHandler
 from orchestrator.webhooks.handler import WebhookHandler
 from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
 from orchestrator.webhooks.receiving import Receiver
@@ -71,6 +72,9 @@ class Letters:
     def gitea(self, kind: str, payload: Any) -> int:
         return self._stored(self.send("gitea", kind, payload))
 
+    def github(self, kind: str, payload: Any) -> int:
+        return self._stored(self.send("github", kind, payload))
+
     def run(self) -> dict[str, int]:
         return self.daemon.run_once()
 
@@ -116,7 +120,9 @@ class Letters:
 def letters_over(store: Store, *, user: str = USER, approved: str = "approved") -> Letters:
     """``approved`` is the one state of a ticket that means so, by name or id."""
     states = PlaneStates(frozenset({approved}), frozenset({"confirm deploy"}))
-    return Letters(store, (PlaneHandler(user=user, states=states), GiteaHandler()), ownership(store))
+    return Letters(
+        store, (PlaneHandler(user=user, states=states), GiteaHandler(), GitHubHandler()), ownership(store)
+    )
 
 
 @pytest.fixture

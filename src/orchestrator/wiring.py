@@ -85,6 +85,7 @@ from orchestrator.stage_engine.situation import Configs, OwnDelivery, Tools
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.transition_lease import Ownership
 from orchestrator.webhooks.gitea import GiteaHandler
+from orchestrator.webhooks.github import GitHubHandler
 from orchestrator.webhooks.handler import WebhookHandler
 from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
 from orchestrator.webhooks.receiving import Receiver
@@ -332,7 +333,8 @@ class App:
     def webhooks(self) -> tuple[WebhookHandler, ...]:
         """What understands trackers and forges."""
         states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
-        return PlaneHandler(user=self.settings.plane_user, states=states), GiteaHandler()
+        plane = PlaneHandler(user=self.settings.plane_user, states=states)
+        return plane, GiteaHandler(), GitHubHandler()
 
     @cached_property
     def webhook_secrets(self) -> Mapping[str, Secrets]:
@@ -340,6 +342,7 @@ class App:
         return {
             PlaneHandler.source: self.settings.plane_webhook_secret,
             GiteaHandler.source: self.settings.gitea_webhook_secret,
+            GitHubHandler.source: self.settings.github_webhook_secret,
         }
 
     @cached_property

@@ -233,6 +233,8 @@ class Settings:
     plane_webhook_secret_file: Path | None = _secret_file("ORCH_PLANE_WEBHOOK_SECRET")
     gitea_webhook_secret: Secrets = _webhook_secret("Gitea or Forgejo")
     gitea_webhook_secret_file: Path | None = _secret_file("ORCH_GITEA_WEBHOOK_SECRET")
+    github_webhook_secret: Secrets = _webhook_secret("GitHub")
+    github_webhook_secret_file: Path | None = _secret_file("ORCH_GITHUB_WEBHOOK_SECRET")
     gitea_url: str = _setting(
         "",
         values.web_address,

@@ -1,4 +1,4 @@
-"""What a source of webhooks has to be able to do. GitHub's takes its place beside Plane's and Gitea's."""
+"""What a source of webhooks has to be able to do."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +19,7 @@ class Handled:
 
 
 class WebhookHandler(Protocol):
-    """One source: ``plane``, ``gitea``."""
+    """One source: ``plane``, ``gitea``, ``github``."""
 
     source: str
     envelope: Envelope

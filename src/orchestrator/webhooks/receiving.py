@@ -26,7 +26,9 @@ log = structlog.get_logger(__name__)
 
 # What differs between repeats of one event: the hook it came through, and the sender's caches. The times of the thing
 # itself (`updated_at`) are no such field: they tell a second closing from the first.
-VOLATILE = frozenset({"secret", "webhook_id", "last_login", "mergeable"})
+VOLATILE = frozenset(
+    {"secret", "webhook_id", "hook_id", "last_login", "mergeable", "mergeable_state", "rebaseable"}
+)
 DEPTH_LIMIT = 50
 _PLAIN = json.JSONEncoder(allow_nan=False)
 _SORTED = json.JSONEncoder(allow_nan=False, sort_keys=True)

@@ -62,7 +62,7 @@ class TestTakenIn:
             "/queue",
             "/webhooks",
             "/webhooks/",
-            "/webhooks/github",
+            "/webhooks/gitlab",
             "/webhooks/gitea/",
             "/webhooks/gitea/x",
         ):

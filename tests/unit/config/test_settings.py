@@ -351,6 +351,7 @@ def test_the_reference_describes_every_setting() -> None:
         "ORCH_TOKEN",
         "ORCH_PLANE_WEBHOOK_SECRET",
         "ORCH_GITEA_WEBHOOK_SECRET",
+        "ORCH_GITHUB_WEBHOOK_SECRET",
         "ORCH_GITEA_TOKEN",
         "ORCH_GITHUB_TOKEN",
         "ORCH_TELEGRAM_TOKEN",

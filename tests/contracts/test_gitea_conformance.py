@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.gitea_client import CONTRACTS, Server, Told, conforms
+from tests.contracts.gitea_client import CONTRACTS, Server, conforms
+from tests.contracts.spoken_to import Told
 from tests.fakes.gitea import FakeGitea
 from tests.waiting import wait_until
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.fakes.common.git_side import GitFailed, now
 from tests.fakes.common.served import Answer
 from tests.fakes.github import bodies
-from tests.fakes.github.repository import Pull, Repository
+from tests.fakes.github.repository import Pull, Repository, Rules
 
 DEFAULT_PAGE, MOST = 30, 100
 
@@ -101,6 +101,20 @@ def one_branch(asked: Request, repo: Repository, name: str) -> Answer:
 @route("GET", "/rules/branches/(?P<name>.+)")
 def branch_rules(asked: Request, repo: Repository, name: str) -> Answer:
     return Answer(200, bodies.rules(repo, name))
+
+
+@route("POST", "/rulesets")
+def add_ruleset(asked: Request, repo: Repository) -> Answer:
+    """For the default branch; of its rules those that are known here."""
+    if repo.rights[asked.login] != "admin":
+        return missing()
+    found = {rule["type"]: rule.get("parameters", {}) for rule in asked.body["rules"]}
+    checks = found.pop("required_status_checks", {}).get("required_status_checks", [])
+    asks = found.pop("pull_request", None)
+    approvals = (asks or {}).get("required_approving_review_count", 0)
+    contexts = tuple(check["context"] for check in checks)
+    repo.protect(repo.default_branch, Rules(asks is not None, contexts, approvals, tuple(found)))
+    return Answer(201, {"id": 1, **asked.body})
 
 
 @route("POST", "/statuses/<sha>")

@@ -106,7 +106,7 @@ class FakeGitHub(Served):
         if login is None:
             return refused(401, "Bad credentials")
         below = unquote(asked.path.removeprefix(bodies.API))
-        told = self._limited(login) or self._moved(below)
+        told = self._limited(login) or self._moved(below) or self._whole(login, below, asked)
         if told is None:
             request = Request(login, dict(parse_qsl(asked.query)), asked.json() or {}, self.url)
             told = answer(self.find, asked.method, below, request)
@@ -125,6 +125,24 @@ class FakeGitHub(Served):
             "X-GitHub-Request-Id": "F4K3",
         }
         return told
+
+    def _whole(self, login: str, below: str, asked: Asked) -> Answer | None:
+        """What is about no repository that there is, or about its being there."""
+        body = asked.json() or {}
+        if (asked.method, below) == ("POST", "/user/repos"):
+            repo = self.create(login, body["name"], private=body.get("private", False))
+            repo.rights[login] = "admin"
+            return Answer(201, bodies.repository(self.url, repo, login))
+        mine = self.find(below.removeprefix("/repos/"))
+        if mine is None or mine.rights.get(login) != "admin":
+            return None
+        if asked.method == "DELETE":
+            del self.repositories[mine.full_name.lower()]
+            return Answer(204)
+        if asked.method == "PATCH" and "name" in body:
+            self.rename(mine, body["name"])
+            return Answer(200, bodies.repository(self.url, mine, login))
+        return None
 
     def _limited(self, login: str) -> Answer | None:
         if self.remaining > 0:

@@ -1,0 +1,200 @@
+"""The fake GitHub does what the real one does, as far as we build on it. With ORCH_GITHUB_URL and ORCH_GITHUB_TOKEN the
+real one is asked instead: each test makes a repository of its own there and removes it."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.forges.github_api import VERSION, api_root
+from tests.contracts.spoken_to import SpokenTo, Told
+from tests.fakes.github import FakeGitHub
+from tests.waiting import wait_until
+
+FENCE, MARK = "refs/orch/fence/1", "refs/orch/installation"
+
+
+class Server(SpokenTo):
+    """As our user there."""
+
+    def call(self, method: str, path: str, body: Any = None, *, tag: str = "", **query: Any) -> Told:
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": VERSION,
+            **({"If-None-Match": tag} if tag else {}),
+        }
+        asked = {name: str(value) for name, value in query.items()}
+        return self.sent(method, api_root(self.url) + path, body, headers, asked)
+
+    def merge(self, number: int, head: str, **more: str) -> Told:
+        return self.api("PUT", f"/pulls/{number}/merge", {"merge_method": "merge", "sha": head, **more})
+
+    def merged_once_it_is_seen(self, number: int, head: str, **more: str) -> Told:
+        """The first answer to a merge that is not "later"."""
+
+        def tried() -> Told | None:
+            self.api("GET", f"/pulls/{number}")
+            told = self.merge(number, head, **more)
+            later = told.status == 409 or "is not mergeable" in str(told.body)
+            return None if later else told
+
+        return wait_until(tried)
+
+
+Make = Callable[..., Server]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Server] = []
+
+    def at(url: str, token: str) -> Make:
+        def one(**more: Any) -> Server:
+            made.append(Server(url, token, tmp_path, **more))
+            return made[-1]
+
+        return one
+
+    url = os.environ.get("ORCH_GITHUB_URL")
+    if url:
+        yield at(url.rstrip("/"), os.environ["ORCH_GITHUB_TOKEN"])
+        for server in made:
+            server.close()
+        return
+    with FakeGitHub(tmp_path / "server") as fake:
+        yield at(fake.url, fake.token)
+        for server in made:
+            server.close()
+
+
+@pytest.fixture
+def server(make: Make) -> Server:
+    return make()
+
+
+def test_a_pull_request_from_its_opening_to_its_merge(server: Server) -> None:
+    head = server.branch("one", {"a.txt": "1\n"})
+    opened = server.pull("one")
+    assert opened.status == 201
+    number, shown = opened.body["number"], opened.body["head"]
+    assert (shown["ref"], shown["sha"], opened.body["base"]["ref"]) == ("one", head, "main")
+    assert shown["repo"]["id"] == opened.body["base"]["repo"]["id"]
+    assert (opened.body["state"], opened.body["merged"], opened.body["merged_at"]) == ("open", False, None)
+
+    again = server.pull("one", "Again")
+    assert again.status == 422
+    assert "already exists" in again.body["errors"][0]["message"]
+    assert server.pull("nope").status == 422
+    assert server.api("GET", "/pulls/999").status == 404
+
+    refused = server.merge(number, "0" * 40)
+    assert (refused.status, "Head branch was modified" in refused.body["message"]) == (409, True)
+    merged = server.merged_once_it_is_seen(
+        number, head, commit_title="A title", commit_message="Orch-Nonce: n"
+    )
+    assert (merged.status, merged.body["merged"]) == (200, True)
+    server.git("fetch", "-q", f"{server.url}/{server.repo}.git", "main")
+    told = server.person.git("log", "-1", "--format=%H %P%n%B", "FETCH_HEAD").splitlines()
+    assert told[0].split() == [merged.body["sha"], server.person.git("rev-parse", "main"), head]
+    assert (told[1], told[3]) == ("A title", "Orch-Nonce: n")
+    assert server.merge(number, head).status == 405
+
+
+def test_a_pull_request_is_found_by_its_branch_in_every_state(server: Server) -> None:
+    owner = server.repo.partition("/")[0]
+    server.branch("one", {"a.txt": "1\n"})
+    server.branch("two", {"b.txt": "1\n"})
+    first = server.pull("one").body["number"]
+    server.pull("two")
+    assert server.api("PATCH", f"/pulls/{first}", {"state": "closed"}).body["state"] == "closed"
+    assert server.api("PATCH", f"/pulls/{first}", {"state": "closed"}).status == 200
+    second = server.pull("one").body["number"]
+    order = {"state": "all", "sort": "created", "direction": "asc", "base": "main"}
+    found = server.api("GET", "/pulls", head=f"{owner}:one", **order)
+    assert [pull["number"] for pull in found.body] == [first, second]
+    assert "merged" not in found.body[0]
+    page = server.api("GET", "/pulls", head=f"{owner}:one", per_page=1, **order)
+    assert 'rel="next"' in page.headers["link"]
+    assert [pull["number"] for pull in page.body] == [first]
+
+
+def test_main_is_pushed_together_with_our_references_or_not_at_all(server: Server) -> None:
+    main = server.person.git("rev-parse", "main")
+    head = server.branch("one", {"a.txt": "1\n"})
+    number = server.pull("one").body["number"]
+    tree = server.person.git("rev-parse", f"{head}^{{tree}}")
+    m = server.person.git("commit-tree", tree, "-p", main, "-p", head, "-m", "Merge it")
+    first, again, stale = (
+        server.person.git("commit-tree", tree, "-m", words) for words in ("first", "again", "stale")
+    )
+    assert server.push(f"{first}:{FENCE}", f"{first}:{MARK}") == ""
+    wrong = [f"--force-with-lease={FENCE}:{stale}", f"--force-with-lease=refs/heads/main:{main}"]
+    assert server.push("--atomic", *wrong, f"{m}:refs/heads/main", f"{again}:{FENCE}") != ""
+    assert server.refs("refs/heads/main", FENCE) == {"refs/heads/main": main, FENCE: first}
+
+    leases = [f"--force-with-lease={ref}:{old}" for ref, old in ((FENCE, first), ("refs/heads/main", main))]
+    assert server.push("--atomic", *leases, f"{m}:refs/heads/main", f"{again}:{FENCE}") == ""
+    assert server.refs("refs/heads/main", FENCE) == {"refs/heads/main": m, FENCE: again}
+    wait_until(lambda: server.api("GET", f"/pulls/{number}").body["merged"])
+    owner = server.repo.partition("/")[0]
+    [listed] = server.api("GET", "/pulls", head=f"{owner}:one", state="all").body
+    assert (listed["state"], listed["merged_at"] is not None) == ("closed", True)
+
+
+def test_a_rule_declines_a_push_to_main_and_all_that_comes_with_it(make: Make) -> None:
+    server = make(private=False)  # rules of private repositories are not for every account
+    main = server.person.git("rev-parse", "main")
+    parameters = {
+        "required_approving_review_count": 0,
+        "dismiss_stale_reviews_on_push": False,
+        "require_code_owner_review": False,
+        "require_last_push_approval": False,
+        "required_review_thread_resolution": False,
+    }
+    rules = {
+        "name": "main",
+        "target": "branch",
+        "enforcement": "active",
+        "conditions": {"ref_name": {"include": ["~DEFAULT_BRANCH"], "exclude": []}},
+        "rules": [{"type": "pull_request", "parameters": parameters}],
+    }
+    assert server.api("POST", "/rulesets", rules).status == 201
+    assert [rule["type"] for rule in server.api("GET", "/rules/branches/main").body] == ["pull_request"]
+    head = server.branch("one", {"a.txt": "1\n"})
+    said = server.push("--atomic", f"{head}:refs/heads/main", f"{head}:{FENCE}")
+    assert "[remote rejected]" in said
+    assert "declined" in next(line for line in said.splitlines() if "-> main" in line)
+    assert server.refs("refs/heads/main", FENCE) == {"refs/heads/main": main}
+    number = server.pull("one").body["number"]
+    assert server.merged_once_it_is_seen(number, head).status == 200
+
+
+def test_what_has_not_changed_is_not_counted(server: Server) -> None:
+    first = server.api("GET", "")
+    left = int(first.headers["x-ratelimit-remaining"])
+    assert int(first.headers["x-ratelimit-reset"]) > 1_700_000_000
+    again = server.api("GET", "", tag=first.headers["etag"])
+    assert (again.status, int(again.headers["x-ratelimit-remaining"])) == (304, left)
+
+
+def test_who_is_not_known_and_what_is_not_there(server: Server) -> None:
+    assert server.call("GET", "/repos/octocat/there-is-no-such-repository-of-ours").status == 404
+    token, server.token = server.token, "ghp_" + "x" * 36
+    told = server.api("GET", "")
+    assert (told.status, told.body["message"]) == (401, "Bad credentials")
+    assert server.push("HEAD:refs/heads/main") != ""
+    server.token = token
+
+
+def test_a_renamed_repository_leads_to_its_new_address(server: Server) -> None:
+    old = server.repo
+    server.repo = server.api("PATCH", "", {"name": old.partition("/")[2] + "-b"}).body["full_name"]
+    told = wait_until(lambda: _moved(server.call("GET", f"/repos/{old}")))
+    assert told.headers["location"].startswith(api_root(server.url))
+
+
+def _moved(told: Told) -> Told | None:
+    return told if told.status in (301, 307) else None

@@ -49,9 +49,11 @@ def _gitea(http: Http, server: Server, full_name: str) -> list[Complaint]:
 
 
 def _github(http: Http, server: Server, full_name: str) -> list[Complaint]:
-    api = GitHubApi(http, server.url, full_name, server.token, Limits(SystemClock()))
+    clock = SystemClock()
+    api = GitHubApi(http, server.url, full_name, server.token, Limits(clock))
     facts = api.repository()
-    return list(github_rules.complaints(facts, api.branch(facts.default_branch)))
+    found = list(github_rules.complaints(facts, api.branch(facts.default_branch)))
+    return [*found, *github_rules.of_the_token(api.token_ends, clock.utc())]
 
 
 _LOOKS: Mapping[str, Callable[[Http, Server, str], list[Complaint]]] = {GITEA: _gitea, GITHUB: _github}

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
 
@@ -58,6 +59,7 @@ class GitHubApi(RestApi):
         self._limits = limits
         self._kept: OrderedDict[str, HttpAnswer] = OrderedDict()
         self._lock = threading.Lock()
+        self.token_ends: datetime | None = None  # as the last answer has said
 
     def headers(self) -> dict[str, str]:
         """What every request says."""
@@ -87,6 +89,7 @@ class GitHubApi(RestApi):
             return super(GitHubApi, self).request(method, url, headers, body, timeout_s)
 
         told = self._limits.ask(send)
+        self.token_ends = _moment(told.headers.get("github-authentication-token-expiration", ""))
         if kept is not None and told.status == HTTPStatus.NOT_MODIFIED:
             return kept
         if method == "GET":
@@ -238,6 +241,14 @@ def api_root(server: str) -> str:
     if host == "github.com" or host.endswith(".ghe.com"):
         return f"{parts.scheme}://api.{parts.netloc}"
     return f"{server}/api/v3"
+
+
+def _moment(text: str) -> datetime | None:
+    """Such as ``2026-12-31 23:59:59 UTC``; to the day is enough."""
+    try:
+        return datetime.strptime(text[:19], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def _is_against(pull: Mapping[str, object], branch: str) -> bool:

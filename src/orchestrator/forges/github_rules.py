@@ -1,10 +1,12 @@
 """What about a repository's settings at GitHub will not work, or is weaker than it could be. Pure."""
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 from orchestrator.forges.complaint import Complaint
 from orchestrator.forges.github_api import BranchFacts, RepositoryFacts
 
+SOON = timedelta(days=14)  # so that whoever looks once a week has a week left
 # Whether our user may pass by a rule is not shown to it: what follows is a warning.
 _BYPASS = "Let a team of our user pass by this rule (its bypass list), or take it away."
 _RULES = {
@@ -12,6 +14,14 @@ _RULES = {
     "required_linear_history": "takes no merge commits, and a candidate is one",
     "required_signatures": "takes signed commits alone, and a candidate is not signed",
 }
+
+
+def of_the_token(ends: datetime | None, now: datetime) -> Iterator[Complaint]:
+    """What is wrong with a token that ends at a moment, None where it does not."""
+    if ends is not None and ends - now < SOON:
+        yield Complaint(
+            f"Its token ends on {ends:%Y-%m-%d}.", "Make a new one, and set ORCH_GITHUB_TOKEN_FILE.", False
+        )
 
 
 def complaints(repository: RepositoryFacts, branch: BranchFacts) -> Iterator[Complaint]:

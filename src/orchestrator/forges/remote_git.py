@@ -8,31 +8,29 @@ On failure: ``AuthorityUnreachable`` where the forge cannot be asked, another ``
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.domain.errors import GitError, InstallationChanged, OutsideError
+from orchestrator.domain.errors import GitError, OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges import local_traces
 from orchestrator.forges.forge import PushCall
 from orchestrator.forges.local_fence import (
-    CANDIDATE,
     REVOKED,
     Fence,
     fence_of,
     fence_ref,
-    parse_fence,
     push_fence_ref,
 )
-from orchestrator.forges.local_mark import MARK, mark_blob, parse_mark
+from orchestrator.forges.local_mark import MARK, mark_blob
 from orchestrator.forges.local_traces import CANDIDATES
 from orchestrator.forges.mirror import HEADS, Mirror, PushRefused
+from orchestrator.forges.remote_guards import Guards, changed
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.git_refs import RefChange
 
-RACE_TRIES = 5  # each is lost to another task of the same repository, or to a revoke
 DECLINED = "declined"  # by a rule of the forge's, and not because a reference has moved
 
 
@@ -51,6 +49,7 @@ class RemoteGit:
         self.repo = repo
         self.default_branch = default_branch
         self.mirror = mirror
+        self._guards = Guards(mirror, repo, default_branch)
         self._clock = clock
         self._settle_s = settle_s
 
@@ -69,7 +68,7 @@ class RemoteGit:
     def installation(self) -> InstallationMark | None:
         """Which start of which database claimed the repository last; None where none ever has."""
         self.mirror.look()
-        return self._mark()[1]
+        return self._guards.mark()[1]
 
     def claim_installation(self, held: InstallationMark | None, mark: InstallationMark) -> None:
         """Set the mark iff it still is ``held`` (None: absent).
@@ -78,12 +77,12 @@ class RemoteGit:
         """
 
         def plan() -> list[RefChange]:
-            at, known = self._mark()
+            at, known = self._guards.mark()
             if known != held:
-                raise _changed(self.repo)
+                raise changed(self.repo)
             return [RefChange(MARK, at, self.mirror.note(mark_blob(mark)))]
 
-        self._race(plan, "its installation's mark")
+        self._guards.race(plan, "its installation's mark")
 
     def merged_since(self, known: Sequence[Sha]) -> Sequence[SeenCandidate]:
         """Candidates of anybody's on main that no commit in ``known`` contains, oldest first."""
@@ -125,11 +124,11 @@ class RemoteGit:
         self.mirror.take_in(source, sha)
 
         def plan() -> list[RefChange]:
-            self._expect(branch, expected)
+            self._guards.expect(branch, expected)
             change = RefChange(HEADS + branch, expected, sha)
-            return [change, self._sent(call)] if call is not None else [change]
+            return [change, self._guards.sent(call)] if call is not None else [change]
 
-        self._race(plan, f"its branch {branch}")
+        self._guards.race(plan, f"its branch {branch}")
 
     def revoke_push(self, call: PushCall, token: str, *, held: InstallationMark | None = None) -> None:
         """Move the task's push fence on to this call. Safe to repeat.
@@ -140,13 +139,13 @@ class RemoteGit:
         ref = push_fence_ref(call.task_id)
 
         def plan() -> list[RefChange]:
-            at, fence = self._fence(ref)
+            at, fence = self._guards.fence(ref)
             if fence is not None and fence.bars(call.sequence):
                 return []
             revoked = Fence(REVOKED, call.sequence, token)
-            return [RefChange(ref, at, self.mirror.note(revoked.blob())), *self._marked(held)]
+            return [RefChange(ref, at, self.mirror.note(revoked.blob())), *self._guards.marked(held)]
 
-        self._race(plan, "a task's push fence")
+        self._guards.race(plan, "a task's push fence")
 
     def delete_branch(self, branch: str, expected: Sha) -> None:
         """Remove a branch, never the default one, iff it still is at ``expected``; an absent one is left alone.
@@ -167,11 +166,11 @@ class RemoteGit:
         :raises OutsideError: M is not what the candidate says, or was given up already.
         """
         self.mirror.take_in(source, candidate.sha)
-        self._verify(candidate)
+        self._guards.verify(candidate)
         kept, ref = _kept(candidate), fence_ref(candidate.task_id)
 
         def plan() -> list[RefChange]:
-            known, (at, fence) = self.mirror.read(kept), self._fence(ref)
+            known, (at, fence) = self.mirror.read(kept), self._guards.fence(ref)
             if known not in (None, candidate.sha):
                 raise OutsideError(
                     f"Round {candidate.round} of task {candidate.task_id} already has a candidate {known}."
@@ -180,14 +179,14 @@ class RemoteGit:
                 return []
             stands = RefChange(ref, at, self.mirror.note(fence_of(candidate).blob()))
             keeps = [RefChange(kept, None, candidate.sha)] if known is None else []
-            return [stands, *keeps, *self._marked(held)]
+            return [stands, *keeps, *self._guards.marked(held)]
 
-        self._race(plan, f"the candidate of task {candidate.task_id}")
+        self._guards.race(plan, f"the candidate of task {candidate.task_id}")
 
     def prepared(self, candidate: Candidate) -> bool:
         """Whether M is kept and the task's fence stands at it: what was revoked is not prepared any more."""
         self.mirror.look()
-        _, fence = self._fence(fence_ref(candidate.task_id))
+        _, fence = self._guards.fence(fence_ref(candidate.task_id))
         return self.mirror.read(_kept(candidate)) == candidate.sha and fence == fence_of(candidate)
 
     def show(self, candidate: Candidate, branch: str, *, held: InstallationMark | None = None) -> None:
@@ -199,13 +198,13 @@ class RemoteGit:
         """
 
         def plan() -> list[RefChange]:
-            guards = self._guards(candidate, held)  # also where there is nothing to push
+            guards = self._guards.of_candidate(candidate, held)  # also where there is nothing to push
             if self.mirror.read(HEADS + branch) == candidate.sha:
                 return []
-            self._expect(branch, candidate.head_sha)
+            self._guards.expect(branch, candidate.head_sha)
             return [RefChange(HEADS + branch, candidate.head_sha, candidate.sha), *guards]
 
-        self._race(plan, f"its branch {branch}")
+        self._guards.race(plan, f"its branch {branch}")
 
     def land(self, candidate: Candidate, branch: str, *, held: InstallationMark | None = None) -> None:
         """Move main to M itself, from its first parent and while its fence stands: one push of all three. A ``branch``
@@ -219,9 +218,9 @@ class RemoteGit:
         main = HEADS + self.default_branch
 
         def plan() -> list[RefChange]:
-            guards = self._guards(candidate, held)
+            guards = self._guards.of_candidate(candidate, held)
             if self.mirror.read(HEADS + branch) != candidate.sha:
-                self._expect(branch, candidate.head_sha)
+                self._guards.expect(branch, candidate.head_sha)
             return [RefChange(main, candidate.base_sha, candidate.sha), *guards]
 
         def shut(refused: PushRefused) -> None:
@@ -229,7 +228,7 @@ class RemoteGit:
             if DECLINED in said:
                 raise MainShut(f"{self.repo}: {self.default_branch} takes no push: {said}.") from refused
 
-        self._race(plan, self.default_branch, shut)
+        self._guards.race(plan, self.default_branch, shut)
 
     def message(self, sha: Sha) -> str:
         """A commit's message; it is one that :meth:`show` has shown."""
@@ -262,102 +261,20 @@ class RemoteGit:
         ref = fence_ref(candidate.task_id)
 
         def plan() -> list[RefChange]:
-            at, fence = self._fence(ref)
+            at, fence = self._guards.fence(ref)
             barred = fence if fence is not None and fence.excludes(candidate) else None
             shown = self._shown(candidate)
             if barred is not None and not shown:
                 return []
             stands = barred or Fence(REVOKED, candidate.sequence, token)
             back = [RefChange(at_head, candidate.sha, candidate.head_sha) for at_head in shown]
-            return [RefChange(ref, at, self.mirror.note(stands.blob())), *back, *self._marked(held)]
+            return [RefChange(ref, at, self.mirror.note(stands.blob())), *back, *self._guards.marked(held)]
 
-        self._race(plan, f"the fence of task {candidate.task_id}")
+        self._guards.race(plan, f"the fence of task {candidate.task_id}")
         if self.mirror.read(_kept(candidate)) is not None:  # else no merge of it was ever sent
             self._clock.wait(threading.Event(), self._settle_s)
 
     # -- private steps -----------------------------------------------------------------------------------------
-
-    def _race(
-        self,
-        plan: Callable[[], list[RefChange]],
-        what: str,
-        judge: Callable[[PushRefused], None] = lambda refused: None,
-    ) -> None:
-        """Look, plan, push; again where somebody was faster. A plan without a change has nothing to do; ``judge`` may
-        raise where trying again is of no use.
-
-        :raises OutsideError: it keeps being refused.
-        """
-        refused: PushRefused | None = None
-        for _ in range(RACE_TRIES):
-            self.mirror.look()
-            changes = plan()
-            if not changes:
-                return
-            try:
-                self.mirror.change(*changes)
-            except PushRefused as error:
-                judge(error)
-                refused = error  # planned anew on what stands there now
-                continue
-            return
-        raise OutsideError(
-            f"{self.repo}: {what} was not moved: {refused.message if refused else ''}",
-            hint="It is tried again.",
-        )
-
-    def _expect(self, branch: str, expected: Sha | None) -> None:
-        tip = self.mirror.read(HEADS + branch)
-        if tip != expected:
-            raise OutsideError(
-                f"The branch {branch} is at {tip or 'nothing'}, not at {expected or 'nothing'}."
-            )
-
-    def _fence(self, ref: str) -> tuple[Sha | None, Fence | None]:
-        """Where a fence stands, as the note's name and as what it says."""
-        at = self.mirror.read(ref)
-        return (None, None) if at is None else (at, parse_fence(self.mirror.note_at(at)))
-
-    def _guards(self, candidate: Candidate, held: InstallationMark | None) -> list[RefChange]:
-        """The candidate's fence and the mark, each moved on to a note that says the same: what a push that brings M
-        somewhere carries along.
-
-        :raises InstallationChanged: the mark is another one.
-        :raises OutsideError: M was given up, is not what the candidate says, or main has moved.
-        """
-        ref = fence_ref(candidate.task_id)
-        at, fence = self._fence(ref)
-        if fence is None or not fence.prepared(candidate):
-            raise OutsideError(f"The candidate {candidate.sha} is not prepared; it cannot be merged.")
-        self._verify(candidate)
-        self._expect(self.default_branch, candidate.base_sha)
-        again = RefChange(ref, at, self.mirror.note(fence_of(candidate).blob()))
-        return [again, *self._marked(held)]
-
-    def _mark(self) -> tuple[Sha | None, InstallationMark | None]:
-        at = self.mirror.read(MARK)
-        return (None, None) if at is None else (at, parse_mark(self.mirror.note_at(at)))
-
-    def _marked(self, held: InstallationMark | None) -> list[RefChange]:
-        """The mark as it is, moved on to a note that says the same.
-
-        :raises InstallationChanged: it is another one.
-        """
-        at, mark = self._mark()
-        if mark != held:
-            raise _changed(self.repo)
-        return [RefChange(MARK, at, self.mirror.note(mark_blob(held)))] if held is not None else []
-
-    def _sent(self, call: PushCall) -> RefChange:
-        """The task's push fence, moved on to this call by the very push that it guards.
-
-        :raises OutsideError: it stands at this call or at a later one.
-        """
-        ref = push_fence_ref(call.task_id)
-        at, fence = self._fence(ref)
-        if fence is not None and fence.bars(call.sequence):
-            raise OutsideError(f"Push {call.sequence} of task {call.task_id} was given up.")
-        return RefChange(ref, at, self.mirror.note(Fence(CANDIDATE, call.sequence, "sent").blob()))
 
     def _shown(self, candidate: Candidate) -> list[str]:
         """The branches whose tip is M, but for main."""
@@ -365,24 +282,6 @@ class RemoteGit:
         main = HEADS + self.default_branch
         return [ref for ref, sha in heads.items() if sha == candidate.sha and ref != main]
 
-    def _verify(self, candidate: Candidate) -> None:
-        """M's parents are what the candidate was judged on."""
-        with self.mirror.asking():
-            listed = self.mirror.git.text(
-                ["rev-list", "--parents", "--no-walk", candidate.sha], git_dir=self.mirror.path
-            )
-        if listed.split() != [candidate.sha, candidate.base_sha, candidate.head_sha]:
-            raise OutsideError(
-                f"{candidate.sha} is not the merge of {candidate.head_sha} into {candidate.base_sha}."
-            )
-
 
 def _kept(candidate: Candidate) -> str:
     return f"{CANDIDATES}{int(candidate.task_id)}/{int(candidate.round)}"
-
-
-def _changed(repo: RepoName) -> InstallationChanged:
-    return InstallationChanged(
-        f"{repo} has been claimed by another start or another database; nothing was done there.",
-        hint="`orch restore status` tells more.",
-    )

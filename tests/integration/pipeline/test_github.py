@@ -1,5 +1,6 @@
 """A ticket delivered over a GitHub: what its git and its journal of calls show of it."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from orchestrator.rules.trailers import trailers
 from tests.at_a_server import Delivery, delivering, lose_the_answers
 from tests.fakes.github import FakeGitHub, Rules
 from tests.fixtures_pipeline import Build
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -60,3 +62,20 @@ def test_where_main_takes_no_push_the_server_merges_the_same_tree(delivery: Call
     assert at.asked("PUT", r"/merge$") == [0]
     assert [pull.merged for pull in at.there.pulls] == [True]
     assert len(line.deployed("production")) == 1
+
+
+@pytest.mark.parametrize("shut", [False, True], ids=["by a push", "by the server"])
+def test_killed_after_the_merge_and_before_it_is_known(delivery: Callable[..., Delivery], shut: bool) -> None:
+    at = delivery(production=True)
+    if shut:
+        at.there.protect("main", Rules())
+    item = at.line.add()
+    at.line.stop()
+    assert at.line.child("merge_pr.after_act", 1).wait(PATIENCE_S) == -signal.SIGKILL
+    merged = at.main
+    line = at.line.start()
+    line.done(item)
+    assert at.main == merged
+    assert len(at.merges()) == len(line.story(item).candidates) == len(line.deployed("production")) == 1
+    assert [pull.merged for pull in at.there.pulls] == [True]
+    assert at.asked("PUT", r"/merge$").count(200) == int(shut)

@@ -200,6 +200,15 @@ def test_no_more_than_a_few_answers_are_kept() -> None:
     assert len(asked.api._kept) == KEPT
 
 
+@pytest.mark.parametrize(
+    ("said", "day"), [("2026-02-03 10:00:00 UTC", "2026-02-03"), ("never", None), ("", None)]
+)
+def test_the_end_of_a_token_is_heard(said: str, day: str | None) -> None:
+    asked = Asked(answered(200, FACTS, github_authentication_token_expiration=said))
+    asked.api.repository()
+    assert asked.api.token_ends is None if day is None else f"{asked.api.token_ends:%Y-%m-%d}" == day
+
+
 def test_the_token_is_in_a_header_alone() -> None:
     asked = Asked(answered(200, FACTS))
     asked.api.repository()

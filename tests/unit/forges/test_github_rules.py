@@ -1,11 +1,12 @@
 """What is said about a repository's settings at GitHub."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from orchestrator.forges.github_api import BranchFacts, RepositoryFacts
-from orchestrator.forges.github_rules import complaints
+from orchestrator.forges.github_rules import complaints, of_the_token
 
 GOOD = RepositoryFacts("acme/shop", "main", True, False, True, False)
 MAIN = BranchFacts(protected=True, rules=frozenset({"update"}), required_approvals=0)
@@ -41,3 +42,12 @@ def test_each_thing_is_told(
     assert said in found.text
     assert found.hint
     assert found.prevents is prevents
+
+
+@pytest.mark.parametrize(("days", "said"), [(None, 0), (30, 0), (13, 1), (-1, 1)])
+def test_a_token_that_ends_soon_is_told(days: int | None, said: int) -> None:
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    ends = None if days is None else now + timedelta(days=days)
+    found = list(of_the_token(ends, now))
+    assert len(found) == said
+    assert all("Its token ends on" in one.text and not one.prevents for one in found)

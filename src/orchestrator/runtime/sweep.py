@@ -3,8 +3,8 @@
 What must hold: a sweep that returns nothing has seen every marked process dead. One look at /proc is not enough for
 that. A process shows no environment for a moment while it executes another program, and again from when its memory
 is given up until it is dead; and what it starts in passing may stand in no list that was made before. So whoever shows
-nothing where something should be is waited for, and a list counts only when a newer one has nobody in it who has not
-been looked at.
+nothing where something should be is waited for, a list counts only when a newer one has nobody in it who has not been
+looked at, and a look that found somebody is followed by another, whether or not that one was still there to be ended.
 """
 
 import os
@@ -107,16 +107,15 @@ def sweep(
     while True:
         found, unclear = _look(table, marker)
         spared = {os.fsencode(mark) for mark in spare()}
-        left = {pid for pid, environ in found.items() if spared.isdisjoint(environ)}
-        if descendants:
-            left |= _below(table, os.getpid())
-        left = {pid for pid in left if not table.ended(pid)}
+        ours = {pid for pid, environ in found.items() if spared.isdisjoint(environ)}
+        below = _below(table, os.getpid()) if descendants else set()
+        left = {pid for pid in ours | below if not table.ended(pid)}
         for pid in left:
             table.kill(pid)
         if reap is not None:
             reap()
         waited = time.monotonic() - began
-        if not left and (not unclear or waited > min(UNCLEAR_SECONDS, seconds)):
+        if not ours and not left and (not unclear or waited > min(UNCLEAR_SECONDS, seconds)):
             return ()
         if waited > seconds:
             return tuple(sorted(left))
@@ -131,7 +130,11 @@ def marked(marker: str) -> tuple[int, ...]:
 
 
 def _look(table: ProcessTable, marker: str) -> tuple[dict[int, Collection[bytes]], set[int]]:
-    """Those who hold the marker, with all that they hold, and those of whom it cannot be told yet."""
+    """Those who hold the marker, with all that they hold, and those of whom it cannot be told yet.
+
+    Also those are not to be told of who were the news of every list and gone before they could be looked at: what they
+    have started may be ahead of all lists.
+    """
     wanted = os.fsencode(marker)
     looked_at: set[int] = set()
     found: dict[int, Collection[bytes]] = {}
@@ -139,7 +142,7 @@ def _look(table: ProcessTable, marker: str) -> tuple[dict[int, Collection[bytes]
     for _ in range(LISTS):
         new = table.pids() - looked_at
         if not new:
-            break
+            return found, unclear
         looked_at |= new
         for pid in new:
             environ = table.environ(pid)
@@ -147,7 +150,7 @@ def _look(table: ProcessTable, marker: str) -> tuple[dict[int, Collection[bytes]
                 unclear.add(pid)
             elif wanted in environ:
                 found[pid] = environ
-    return found, unclear
+    return found, unclear | {pid for pid in new if table.ended(pid)}
 
 
 def _below(table: ProcessTable, root: int) -> set[int]:

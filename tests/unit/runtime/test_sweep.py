@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.runtime.process import may_have_environment, process_state
-from orchestrator.runtime.sweep import ProcTable, marked, sweep
+from orchestrator.runtime.sweep import LISTS, ProcTable, marked, sweep
 from tests.waiting import wait_until
 
 MARK = "ORCH_TEST_ID=of-this-test"
@@ -36,7 +36,7 @@ class Table:
         return listed
 
     def environ(self, pid: int) -> Collection[bytes] | None:
-        if pid not in self.shows:
+        if pid not in self.shows or pid in self.dead:
             return ()
         row = self.shows[pid]
         return row.pop(0) if len(row) > 1 else row[0]
@@ -87,6 +87,34 @@ def test_who_is_started_by_one_that_ends_while_it_is_looked_for_is_found() -> No
         table.shows[2] = [MINE]
 
     table.after_list.append(hand_on)
+    assert sweep(MARK, table=table) == ()
+    assert table.killed == {2}
+
+
+def test_a_chain_that_is_always_ahead_of_the_look_is_not_taken_for_none() -> None:
+    """Each has started the next one and is gone when it is looked at, as often as a look makes a list."""
+    table = Table({1: [MINE]})
+
+    def hand_on() -> None:
+        [pid] = table.shows
+        table.shows = {pid + 1: [MINE]}
+
+    table.after_list = [hand_on] * (LISTS + 5)
+    assert sweep(MARK, table=table) == ()
+    assert table.killed == {LISTS + 6}
+
+
+def test_one_that_was_found_and_has_ended_may_have_started_another() -> None:
+    table = Table({1: [MINE]})
+    asked: list[int] = []
+
+    def ended(pid: int) -> bool:
+        if not asked:
+            table.shows = {2: [MINE]}
+        asked.append(pid)
+        return pid not in table.shows or pid in table.dead
+
+    table.ended = ended  # type: ignore[method-assign]
     assert sweep(MARK, table=table) == ()
     assert table.killed == {2}
 

@@ -11,21 +11,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
-
-from fastapi import FastAPI
 
 from orchestrator.cli.owner import Owner, announced
 from orchestrator.config import Secret
-from orchestrator.dashboard.pages import OPEN_PATHS, add_board
-from orchestrator.db.repositories import Repository
 from orchestrator.main import Service
-from orchestrator.repositories import Elsewhere
-from orchestrator.web.api import create_api
-from orchestrator.web.guard import own_hosts
-from orchestrator.web.server import WebServer
-from orchestrator.webhooks.intake import intakes
 from orchestrator.wiring import App
 
 LOCAL_TOKEN_BYTES = 32
@@ -47,11 +37,11 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
 
     :raises OutsideError: the address cannot be bound.
     """
+    from orchestrator.cli.http import web_server  # takes long to load, and only who does the work serves
+
     service = Service(app)
     local = Secret(app.entropy.token(LOCAL_TOKEN_BYTES))
-    web = WebServer(
-        _http(app, service, local), host=app.settings.host, port=app.settings.port if port is None else port
-    )
+    web = web_server(app, service, local, port=app.settings.port if port is None else port)
     with ExitStack() as stack:
         stop = _stop_on_signals()
         newer: list[int] = []
@@ -68,38 +58,6 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
         owner = Owner(_reachable(app.settings.host, url), local.reveal(), role, app.processes.own())
         stack.enter_context(announced(app.settings.home, owner))
         yield Running(url, stop, newer)
-
-
-def _http(app: App, service: Service, local: Secret) -> FastAPI:
-    """API, board and webhooks behind one door."""
-    settings = app.settings
-
-    def register(source: Path | None, at: Elsewhere | None, name: str, prefix: str) -> Repository:
-        if at is not None:
-            return app.register_elsewhere(at, name=name, prefix=prefix)
-        return app.register_repository(source or Path(), name=name, prefix=prefix)
-
-    api = create_api(
-        app.operations,
-        token=settings.token.reveal() or None,
-        ready=service.ready,
-        telemetry=app.telemetry,
-        hosts=own_hosts(settings.host, settings.base_url) if settings.loopback else None,
-        local_token=local.reveal(),
-        register=register,
-        restore=app.restore,
-        open_paths=OPEN_PATHS,
-        signed=intakes(
-            app.receiver,
-            app.webhooks,
-            secrets=app.webhook_secrets,
-            telemetry=app.telemetry,
-            waypoints=app.outside.waypoints,
-        ),
-        build_sha=settings.build_sha,
-    )
-    add_board(api, app.operations, clock=app.clock)
-    return api
 
 
 def _reachable(host: str, url: str) -> str:

@@ -10,27 +10,16 @@ What must hold: a finding never contains the secret; time is bounded by ``MAX_CH
 refuses the change instead of passing what it did not read.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-
-from detect_secrets.plugins.aws import AWSKeyDetector
-from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
-from detect_secrets.plugins.base import RegexBasedDetector
-from detect_secrets.plugins.discord import DiscordBotTokenDetector
-from detect_secrets.plugins.github_token import GitHubTokenDetector
-from detect_secrets.plugins.gitlab_token import GitLabTokenDetector
-from detect_secrets.plugins.jwt import JwtTokenDetector
-from detect_secrets.plugins.mailchimp import MailchimpDetector
-from detect_secrets.plugins.pypi_token import PypiTokenDetector
-from detect_secrets.plugins.sendgrid import SendGridDetector
-from detect_secrets.plugins.slack import SlackDetector
-from detect_secrets.plugins.square_oauth import SquareOAuthDetector
-from detect_secrets.plugins.stripe import StripeDetector
-from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
-from detect_secrets.plugins.twilio import TwilioKeyDetector
+from typing import TYPE_CHECKING
 
 from orchestrator.domain.gate import Finding
+
+if TYPE_CHECKING:
+    from detect_secrets.plugins.base import RegexBasedDetector
 
 MAX_CHARACTERS = 8_000_000  # about ten seconds for the worst lines we could think of, one for ordinary code
 MAX_FINDINGS = 50
@@ -38,22 +27,6 @@ _WINDOW = 4096  # a longer line is read in pieces, so that no pattern sees more 
 _OVERLAP = 1024  # longer than any token but the largest certificates
 _KNOWN_MIN = 8  # a shorter configured secret would be found in ordinary words
 
-_DETECTORS: tuple[type[RegexBasedDetector], ...] = (
-    AWSKeyDetector,
-    AzureStorageKeyDetector,
-    DiscordBotTokenDetector,
-    GitHubTokenDetector,
-    GitLabTokenDetector,
-    JwtTokenDetector,
-    MailchimpDetector,
-    PypiTokenDetector,
-    SendGridDetector,
-    SlackDetector,
-    SquareOAuthDetector,
-    StripeDetector,
-    TelegramBotTokenDetector,
-    TwilioKeyDetector,
-)
 # Every repetition is bounded or starts behind a boundary, so that each pattern takes linear time.
 _FORMATS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("private key", re.compile(r"-----BEGIN (?:[A-Z0-9]{2,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----")),
@@ -143,7 +116,7 @@ def _hits(text: str, known: Sequence[str]) -> Iterator[_Hit]:
         for value in known:
             if value in piece:
                 yield _Hit("a secret of this installation", value)
-        for detector in _INSTANCES:
+        for detector in _detectors():
             for value in detector.analyze_string(piece):
                 if not _PLACEHOLDER.fullmatch(value):
                     yield _Hit(detector.secret_type, value)
@@ -160,4 +133,9 @@ def _harmless(match: re.Match[str], value: str) -> bool:
     return bool(_PLACEHOLDER.fullmatch(value)) or bool(host and _EXAMPLE_HOST.fullmatch(host))
 
 
-_INSTANCES = tuple(detector() for detector in _DETECTORS)
+@functools.cache
+def _detectors() -> Sequence["RegexBasedDetector"]:
+    """The library's, loaded when something is to be scanned: no command that only asks should wait for it."""
+    from orchestrator.gates.secret_detectors import DETECTORS
+
+    return DETECTORS

@@ -11,11 +11,12 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.domain.errors import OutsideError
+
+if TYPE_CHECKING:
+    import httpx
 
 BODY_LIMIT = 1024 * 1024  # bytes; more than any answer we read
 
@@ -72,6 +73,8 @@ class SystemHttp:
         limit: int = BODY_LIMIT,
     ) -> HttpAnswer:
         """Send one request; see :class:`Http`."""
+        import httpx  # takes long to load, and most commands ask nobody
+
         sent = {"accept-encoding": "identity", "connection": "close", **(headers or {})}
         with _Deadline(timeout_s) as deadline:
             try:
@@ -133,7 +136,7 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _read(answer: httpx.Response, limit: int, url: str) -> bytes:
+def _read(answer: "httpx.Response", limit: int, url: str) -> bytes:
     parts: list[bytes] = []
     size = 0
     for part in answer.iter_raw():
@@ -153,6 +156,8 @@ def _shut(connection: socket.socket) -> None:
 
 def _shown(url: str) -> str:
     """The address without what may be secret in it: no user, no query."""
+    import httpx
+
     try:
         parts = httpx.URL(url)
     except httpx.InvalidURL:

@@ -1,5 +1,6 @@
 """The command tree as a whole."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from orchestrator.cli.reference import reference
 from tests.fixtures_orch import Here
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+OF_A_SERVICE = ("fastapi", "pydantic", "httpx", "uvicorn", "detect_secrets")
 UNWANTED = ("fastapi", "pydantic", "httpx", "uvicorn", "jinja2", "sqlite3", "structlog", "yaml")
 
 
@@ -60,6 +62,19 @@ def test_version_and_help_load_nothing(args: list[str]) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.mark.parametrize("args", [["watch", "X-1"], ["task", "list"], ["doctor"]], ids=lambda args: args[0])
+def test_who_serves_nobody_loads_no_server(args: list[str], tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom orchestrator.cli.entry import run\n"
+        f"run({args!r})\nprint(sorted(set({OF_A_SERVICE!r}) & set(sys.modules)))"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ORCH_HOME": str(tmp_path / "state")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_the_reference_page_is_current() -> None:

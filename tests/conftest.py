@@ -2,6 +2,9 @@
 
 A group is a folder of tests that want more of the machine than the suite may take for granted. Its tests are
 not collected unless asked for (`--group browser`), so that nothing is ever skipped: a test runs or it fails.
+
+A long test is a further case of what a shorter one, and the sweeps, show as well: it runs with `--long`, or when it is
+asked for by its name.
 """
 
 import gc
@@ -20,6 +23,7 @@ GROUPS = {
 }
 
 OF_THE_FILE = "of_the_file"
+LONG = "long"
 
 # An example may take its time on a machine with other work; a test that hangs is ended all the same.
 settings.register_profile("patient", deadline=None)
@@ -45,6 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="sqlite",
         help="where the tests keep their ledgers that do not say so themselves",
     )
+    parser.addoption(
+        "--long", action="store_true", help="run the long tests as well: further cases of the others"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, what in GROUPS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
     config.addinivalue_line("markers", f"{OF_THE_FILE}: of the file that SQLite keeps; left out on a server")
+    config.addinivalue_line("markers", f"{LONG}(but): runs with --long, but for these of its parameters")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -67,13 +75,41 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if wanted else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before -k, which would take away what the marks are checked by
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is about the file has nothing to say of a server."""
-    if config.getoption("--database") == "sqlite":
-        return
-    left_out = [item for item in items if item.get_closest_marker(OF_THE_FILE) is not None]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    """Leave out the long ones not asked for, and on a server what is about the file."""
+    by_name = any("::" in name for name in config.args)
+    all_of_them = by_name or config.getoption("--long")
+    on_a_server = config.getoption("--database") != "sqlite"
+    if not by_name:
+        _check_long(items)
+    left_out = {
+        item
+        for item in items
+        if (on_a_server and item.get_closest_marker(OF_THE_FILE)) or (_is_long(item) and not all_of_them)
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _short_cases(item: pytest.Item) -> list[str]:
+    mark = item.get_closest_marker(LONG)
+    return [] if mark is None else [f"[{case}]" for case in mark.kwargs.get("but", ())]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker(LONG) is not None and not item.name.endswith(tuple(_short_cases(item)))
+
+
+def _check_long(items: list[pytest.Item]) -> None:
+    """A mark that names a case which is none would leave out all of them."""
+    names = {item.nodeid for item in items}
+    for item in items:
+        test = item.nodeid.removesuffix(item.name) + item.name.partition("[")[0]
+        for case in _short_cases(item):
+            if f"{test}{case}" not in names:
+                raise pytest.UsageError(f"{test} has no case {case} that its mark could keep")
 
 
 def pytest_collection_finish() -> None:

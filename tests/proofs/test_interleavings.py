@@ -8,7 +8,7 @@ from tests.proofs.play import Scenario
 from tests.proofs.scenarios import SCENARIOS
 
 # schedules of a scenario; the long form takes them all. Statement by statement each takes much longer.
-SHORT = {"sqlite": 14, "postgres": 3}
+SHORT = {"sqlite": 8, "postgres": 2}
 
 pytestmark = [
     pytest.mark.usefixtures("quietly"),

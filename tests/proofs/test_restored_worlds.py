@@ -58,6 +58,7 @@ def accepted(worlds: Worlds, put_back_template: Path) -> World:
     return worlds.at(worlds.template("accepted", lambda world, to: _accepted(world, to, put_back_template)))
 
 
+@pytest.mark.long
 def test_nothing_is_done_before_a_person_accepts(put_back: World) -> None:
     assert oracle.Seen(put_back).untold >= {"S-2", "S-3"}
     lived = live(put_back, Life(Watch(put_back, Free())))

@@ -103,6 +103,7 @@ def test_an_agent_whose_service_is_killed_is_taken_over_by_the_other(shop: Orch)
     assert len(developers) == 1
 
 
+@pytest.mark.long
 def test_a_cancel_ends_the_agent_of_another_process(shop: Orch) -> None:
     registered(shop, seconds=600)
     with shop.serving() as first:
@@ -118,6 +119,7 @@ def test_a_cancel_ends_the_agent_of_another_process(shop: Orch) -> None:
         assert ended(first).code == 0
 
 
+@pytest.mark.long
 def test_a_command_without_a_service_nearby_wakes_those_elsewhere(shop: Orch) -> None:
     """As on another machine: the address file is another one's."""
     registered(shop)

@@ -66,6 +66,7 @@ def test_again_it_is_known_by_its_remote(
     assert f"registered with the forge {server.url}/{NAME} already" in other.err
 
 
+@pytest.mark.long
 def test_while_a_service_runs_it_registers(
     orch: Orch, server: FakeGitea, mine: tuple[Hand, Repository]
 ) -> None:

@@ -36,6 +36,7 @@ class TestToTheEnd:
         assert said.data["task"]["stage"] == "done"
         assert "==> done" in said.err
 
+    @pytest.mark.long
     def test_uses_the_service_that_runs_already(self, orch: Orch) -> None:
         hand = orch.checkout()
         assert orch("init", cwd=hand.folder).code == 0
@@ -46,6 +47,7 @@ class TestToTheEnd:
             assert "==> done" in said.out
             assert ended(service).code == 0
 
+    @pytest.mark.long
     def test_brings_new_commits_along(self, orch: Orch) -> None:
         hand = orch.checkout()
         orch("init", cwd=hand.folder)
@@ -72,6 +74,7 @@ class TestAPersonIsNeeded:
         assert "/nonexistent/agent" in said.out
         assert "orch task retry SHOP-1" in said.out
 
+    @pytest.mark.long
     def test_checks_that_fail_escalate_with_1(self, orch: Orch) -> None:
         config = CONFIG.replace('"true"', '"echo broken >&2; exit 1"') + "[budget]\nmax_rounds = 1\n"
         said = orch(

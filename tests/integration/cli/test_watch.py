@@ -23,6 +23,7 @@ def test_does_the_work_where_no_service_runs(orch: Orch) -> None:
     assert told.data["exit_code"] == 0 and "==> done" in told.err
 
 
+@pytest.mark.long
 def test_watches_a_running_service(orch: Orch) -> None:
     hand = orch.checkout()
     assert orch("init", cwd=hand.folder).code == 0
@@ -80,6 +81,7 @@ def test_after_a_broken_merge_the_guide_is_named_and_no_cancel(orch: Orch) -> No
     assert "cancel" not in said.out
 
 
+@pytest.mark.long(but=["SHOP-9"])
 @pytest.mark.parametrize("task", ["SHOP-9", "../x"])
 def test_an_unknown_task_is_named(orch: Orch, task: str) -> None:
     assert "nothing in" in orch("watch", task).err

@@ -86,6 +86,7 @@ def test_the_real_claude_code_delivers_them_against_the_scripted_model(
     assert not [path for path in kept if b"nobody-may-see-this" in path.read_bytes()]
 
 
+@pytest.mark.long
 def test_kept_services_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     home, lines = tmp_path / "demo", []
     assert run_demo(keep=True, home=home, echo=lines.append) == 0, "\n".join(lines)

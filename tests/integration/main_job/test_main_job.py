@@ -59,6 +59,7 @@ def test_a_ticket_becomes_merged_deployed_software(
     assert CANARY not in "".join(capfd.readouterr())
 
 
+@pytest.mark.long
 def test_a_rejected_development_comes_back_and_is_delivered(main_job: MainJob) -> None:
     story = main_job.deliver("Keep a record of changes", "scripted: reject the first development")
     assert story.task.stage is Stage.DONE, main_job.said

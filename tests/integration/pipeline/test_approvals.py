@@ -23,6 +23,7 @@ def test_analysis_waits_for_approved(pipeline: Build) -> None:
     line.done(item)
 
 
+@pytest.mark.long
 def test_rejected_analysis_is_written_again_with_the_persons_words(pipeline: Build) -> None:
     line = pipeline("[approvals]\nanalysis = true\n").start()
     item = line.add()
@@ -73,6 +74,7 @@ def test_approval_of_a_candidate_that_was_given_up_is_refused_and_answered(pipel
     assert any("Bob" in str(comment) and "not applied" in str(comment) for comment in comments)
 
 
+@pytest.mark.long
 def test_rejection_of_a_candidate_that_was_given_up_is_refused(pipeline: Build) -> None:
     line = pipeline("[approvals]\ndeploy = true\n").start()
     item = line.add()
@@ -105,6 +107,7 @@ def test_confirmed_deploy_goes_out_and_a_rejected_one_goes_back(pipeline: Build)
     assert line.running("production") == line.main
 
 
+@pytest.mark.long
 def test_confirmation_that_takes_too_long_frees_the_slots_and_queues_again(pipeline: Build) -> None:
     line = pipeline('[approvals]\ndeploy = true\nconfirm_timeout = "1h"\n', staging=True).start()
     item = line.add()

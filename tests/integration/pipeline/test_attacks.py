@@ -89,6 +89,7 @@ def test_h2_a_refusal_is_no_outcome(pipeline: Build) -> None:
     assert len(line.merges()) == 1
 
 
+@pytest.mark.long
 def test_h5_an_undo_is_driven_forward_though_production_has_recovered(pipeline: Build) -> None:
     """Done and undone: the finaliser dies before the undo, and its successor finds production healthy."""
     line = pipeline(production=True).start()
@@ -137,6 +138,7 @@ def test_n3b_every_candidate_that_a_task_ever_had_is_asked_for(pipeline: Build) 
     assert seen.fact["merged"] == two == line.merges()[-1]
 
 
+@pytest.mark.long
 def test_n4_a_giving_up_that_was_decided_is_finished_though_its_reason_is_gone(pipeline: Build) -> None:
     """Stuck for ever: the fence of an intent that others drive forward is moved by whoever wakes up late."""
     line = pipeline()

@@ -31,6 +31,7 @@ def _cancelled(line: Pipeline, item: str) -> None:
     }
 
 
+@pytest.mark.long(but=["developer"])
 @pytest.mark.parametrize("role", ["analyst", "developer", "reviewer", "tester", "deployer"])
 def test_cancel_while_an_agent_works_ends_it_and_all_it_started(pipeline: Build, role: str) -> None:
     line = pipeline(staging=True).start()
@@ -128,6 +129,7 @@ def test_cancel_while_checks_run_ends_them(pipeline: Build) -> None:
     wait_until(lambda: gone(check["pid"]))
 
 
+@pytest.mark.long
 def test_cancel_while_waiting_for_the_slot(pipeline: Build) -> None:
     line = pipeline(settings={"ORCH_MAX_CHECKS": "2"}).start()
     there, go, hook = block()
@@ -174,6 +176,7 @@ def test_cancel_between_intent_and_merge_turns_it(pipeline: Build) -> None:
         assert "refused" in line.outcome(receipts[0])
 
 
+@pytest.mark.long
 def test_cancel_that_waits_when_the_merge_is_driven_turns_it(pipeline: Build) -> None:
     line = pipeline(staging=True)
     line.register()
@@ -222,6 +225,7 @@ def test_cancel_twice_is_answered_twice(pipeline: Build) -> None:
     assert line.unanswered(item) == []
 
 
+@pytest.mark.long
 def test_cancel_gives_up_an_image_that_cannot_be_stored(pipeline: Build) -> None:
     """An effect that keeps failing before the merge holds nobody who does not want it any more."""
     line = pipeline(image=True, staging=True)

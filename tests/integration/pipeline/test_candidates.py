@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from orchestrator.db import tasks
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.stage import Stage
@@ -33,6 +35,7 @@ def _note(line, files: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
     (line.root / "theirs").write_text(line.push_to_main(files))
 
 
+@pytest.mark.long
 def test_main_moved_while_a_candidate_waited(pipeline: Build) -> None:
     line = pipeline("[approvals]\ndeploy = true\n", staging=True, coverage=True).start()
     item = line.add()
@@ -63,6 +66,7 @@ def test_main_moved_while_a_candidate_waited(pipeline: Build) -> None:
     assert not any(kind == "reject" for _, _, kind in line.moves(item))
 
 
+@pytest.mark.long
 def test_main_that_never_rests_calls_a_person_and_frees_the_slots(pipeline: Build) -> None:
     line = pipeline("[budget]\nmax_candidates = 2\n").start()
     pushed = iter(range(10))
@@ -143,6 +147,7 @@ def test_two_tasks_merge_one_after_the_other_woken_without_any_timer(pipeline: B
     assert line.slots() == []
 
 
+@pytest.mark.long
 def test_waiter_is_woken_when_the_one_before_it_gives_up(pipeline: Build) -> None:
     line = pipeline(settings={"ORCH_MAX_CHECKS": "2", "ORCH_MAX_AGENTS": "3"}).start()
     there, go, hook = block()
@@ -172,6 +177,7 @@ def test_waiter_is_woken_when_the_one_before_it_gives_up(pipeline: Build) -> Non
     assert len(line.merges()) == 2
 
 
+@pytest.mark.long
 def test_place_in_the_queue_is_kept_when_the_reason_changes(pipeline: Build) -> None:
     line = pipeline(settings={"ORCH_MAX_CHECKS": "2", "ORCH_MAX_AGENTS": "3"}).start()
     there, go, hook = block()

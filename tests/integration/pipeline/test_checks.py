@@ -73,6 +73,7 @@ def test_coverage_only_rises(pipeline: Build) -> None:
     assert len(line.merges()) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("do", "said"),
     [

@@ -4,6 +4,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from orchestrator.domain.job import RunOutcome
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
@@ -110,6 +112,7 @@ def test_secret_that_is_taken_out_again_does_not_leave_with_the_history(pipeline
     assert not any(key in line.forge.git("cat-file", "blob", blob) for blob in blobs)
 
 
+@pytest.mark.long
 def test_change_beyond_every_bound_is_sent_back(pipeline: Build) -> None:
     line = pipeline(ONCE).start()
     flood = [
@@ -135,6 +138,7 @@ def test_trailer_of_ours_in_a_message_is_refused(pipeline: Build) -> None:
     assert line.pulls() == []
 
 
+@pytest.mark.long
 def test_failing_agent_gets_three_attempts_then_a_person_is_called(pipeline: Build) -> None:
     line = pipeline().start()
     line.agent({"role": "developer", "title": "Fails", "exit": 3})

@@ -1,5 +1,7 @@
 """After done: an environment is watched by its last settled start, through rollback and the same SHA again (N22)."""
 
+import pytest
+
 from orchestrator.daemons.drift_watch import LOOKS
 from orchestrator.domain.task import Hold
 from tests.fixtures_pipeline import ILL, Build, Pipeline
@@ -41,6 +43,7 @@ def test_drift_is_told_once_and_a_later_deploy_is_none(pipeline: Build) -> None:
     assert len(_told(line)) == 1
 
 
+@pytest.mark.long
 def test_rollback_and_the_same_sha_again_are_starts_of_their_own(pipeline: Build) -> None:
     line = pipeline(production=True).start()
     line.done(line.add("Good"))

@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 ONCE = "[budget]\nmax_rounds = 1\n"
 
 
+@pytest.mark.long(but=["wrong-version"])
 @pytest.mark.parametrize(
     ("do", "said"),
     [
@@ -45,6 +46,7 @@ def test_bad_staging_goes_back_to_development(pipeline: Build, do: dict[str, obj
         assert gone(line.deployed("staging")[0]["pid"])
 
 
+@pytest.mark.long
 def test_unhealthy_verdict_of_the_deployer_goes_back(pipeline: Build) -> None:
     line = pipeline(staging=True).start()
     line.agent({"role": "deployer", "round": 1, "verdict": "unhealthy"})
@@ -111,6 +113,7 @@ def test_broken_production_is_undone_once_and_the_repository_frozen(pipeline: Bu
     assert [undo.state for undo in undos] == [EffectState.APPLIED]
 
 
+@pytest.mark.long
 def test_broken_deploy_is_retried_as_a_new_start(pipeline: Build) -> None:
     line = pipeline(staging=True, production=True)
     item = _broken(line)
@@ -126,6 +129,7 @@ def test_broken_deploy_is_retried_as_a_new_start(pipeline: Build) -> None:
     assert line.slots() == []
 
 
+@pytest.mark.long
 def test_a_look_that_a_persons_word_ends_is_over_at_once(pipeline: Build) -> None:
     """There is one place for checks: a look at a production that nobody wants any more does not keep the next one
     waiting until its time is over."""
@@ -147,6 +151,7 @@ def test_a_look_that_a_persons_word_ends_is_over_at_once(pipeline: Build) -> Non
     ]
 
 
+@pytest.mark.long
 def test_a_second_broken_version_is_undone_to_what_really_ran(pipeline: Build) -> None:
     line = pipeline(production=True)
     item = _broken(line)
@@ -160,6 +165,7 @@ def test_a_second_broken_version_is_undone_to_what_really_ran(pipeline: Build) -
     wait_until(lambda: line.running("production") == good)
 
 
+@pytest.mark.long
 def test_retry_of_a_broken_task_whose_successor_is_broken_too_undoes_nothing(pipeline: Build) -> None:
     line = pipeline(production=True)
     item = _broken(line)
@@ -224,6 +230,7 @@ def test_answer_over_http_without_a_version_is_no_health(pipeline: Build) -> Non
         line.stop()
 
 
+@pytest.mark.long
 def test_production_without_an_undo_freezes_and_calls(pipeline: Build) -> None:
     line = pipeline()
     config = config_of(line.root, production=True)
@@ -274,6 +281,7 @@ def test_escalation_in_staging_lets_go_of_the_slots(pipeline: Build) -> None:
     assert line.roles(one).count("tester") == 1
 
 
+@pytest.mark.long
 def test_task_whose_deploy_command_failed_closes_by_its_successor(pipeline: Build) -> None:
     """What became of an earlier start is no evidence any more once a later one has come."""
     line = pipeline(production=True).start()
@@ -288,6 +296,7 @@ def test_task_whose_deploy_command_failed_closes_by_its_successor(pipeline: Buil
     assert line.running("production") == line.main
 
 
+@pytest.mark.long
 def test_broken_deploy_is_retried_though_a_stranger_has_pushed_since(pipeline: Build) -> None:
     """Only a later merge of ours, which will be deployed, stands against starting M again."""
     line = pipeline(production=True)

@@ -122,6 +122,7 @@ def test_an_undo_that_fails_is_told_as_failed_and_only_at_its_end(pipeline: Buil
     assert (undo["undo"], undo["sha"]) == (True, good)
 
 
+@pytest.mark.long
 def test_an_undo_is_done_by_the_script_of_the_version_that_it_brings_back(pipeline: Build) -> None:
     line = pipeline(image=True, production=True)
     broken = _broken(line)
@@ -133,6 +134,7 @@ def test_an_undo_is_done_by_the_script_of_the_version_that_it_brings_back(pipeli
     assert f"production runs {good['sha']}: " in str(task.hold_reason)
 
 
+@pytest.mark.long
 def test_before_the_fix_is_done_nothing_is_closed_by_it(pipeline: Build) -> None:
     """N8: production runs the fix already, healthy, but its trial is not over."""
     line = pipeline(production=True)
@@ -152,6 +154,7 @@ def test_before_the_fix_is_done_nothing_is_closed_by_it(pipeline: Build) -> None
     assert line.running("production") != good
 
 
+@pytest.mark.long
 def test_a_fix_that_is_sent_back_returns_the_slot_and_takes_it_again(pipeline: Build) -> None:
     line = pipeline(staging=True, production=True)
     broken = _broken(line)
@@ -171,6 +174,7 @@ def test_a_fix_that_is_sent_back_returns_the_slot_and_takes_it_again(pipeline: B
     assert line.slots() == []
 
 
+@pytest.mark.long
 def test_a_fix_that_is_cancelled_returns_the_slot(pipeline: Build) -> None:
     line = pipeline(staging=True, production=True)
     _broken(line)
@@ -189,6 +193,7 @@ def test_a_fix_that_is_cancelled_returns_the_slot(pipeline: Build) -> None:
     assert (_merge_slot(line), _freeze(line).lent_to) == ("freeze", None)
 
 
+@pytest.mark.long
 def test_a_fix_that_is_escalated_returns_the_slot_and_the_loan_can_move(pipeline: Build) -> None:
     line = pipeline("[budget]\nmax_attempts = 1\n", staging=True, production=True)
     broken = _broken(line)
@@ -206,6 +211,7 @@ def test_a_fix_that_is_escalated_returns_the_slot_and_the_loan_can_move(pipeline
     assert not line.frozen()
 
 
+@pytest.mark.long
 def test_a_fix_that_breaks_too_stays_under_the_freeze_until_a_third_mends_both(pipeline: Build) -> None:
     line = pipeline(production=True)
     one = _broken(line)
@@ -243,6 +249,7 @@ def test_the_retry_of_a_broken_fix_takes_the_slot_from_the_first_ones_freeze(pip
     assert (line.frozen(), line.slots()) == (False, [])
 
 
+@pytest.mark.long
 def test_a_plain_unfreeze_in_between_leaves_the_closing_to_whoever_is_done_first(pipeline: Build) -> None:
     line = pipeline(production=True)
     broken = _broken(line)
@@ -255,6 +262,7 @@ def test_a_plain_unfreeze_in_between_leaves_the_closing_to_whoever_is_done_first
     assert line.slots() == []
 
 
+@pytest.mark.long
 def test_what_the_fix_does_not_mend_stays_escalated_and_is_told(pipeline: Build) -> None:
     """The fix is done, and then production runs something that contains neither: the freeze stays."""
     line = pipeline(production=True, patience="4s")
@@ -278,6 +286,7 @@ def test_what_the_fix_does_not_mend_stays_escalated_and_is_told(pipeline: Build)
     assert not line.frozen()
 
 
+@pytest.mark.long
 def test_what_was_never_started_is_closed_by_the_fix_too(pipeline: Build) -> None:
     line = pipeline(image=True, production=True)
     config = line.person.folder / ".orchestrator.toml"

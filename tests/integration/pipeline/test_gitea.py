@@ -26,6 +26,7 @@ def delivery(pipeline: Build, tmp_path: Path) -> Iterator[Callable[..., Delivery
         yield build
 
 
+@pytest.mark.long(but=["answers are lost"])
 @pytest.mark.parametrize("lost", [False, True], ids=["answers arrive", "answers are lost"])
 def test_from_the_ticket_to_production(delivery: Callable[..., Delivery], lost: bool) -> None:
     at = delivery(coverage=True, image=True, staging=True, production=True)
@@ -62,6 +63,7 @@ def test_a_forge_that_only_merges_gets_the_same_tree(delivery: Callable[..., Del
     assert at.git.git("rev-parse", f"{merge}^2") == candidate.sha
 
 
+@pytest.mark.long
 def test_main_moves_while_the_server_merges(delivery: Callable[..., Delivery]) -> None:
     """The candidate is the pull request's head by then: it is taken from there, and another one is made."""
     at = delivery()
@@ -84,6 +86,7 @@ def test_main_moves_while_the_server_merges(delivery: Callable[..., Delivery]) -
     assert [pull.merged for pull in at.there.pulls] == [True]
 
 
+@pytest.mark.long(but=["merge_pr.after_act-1"])
 @pytest.mark.parametrize(
     ("point", "count"),
     [("push.after_act", 1), ("open_pr.after_act", 1), ("merge_pr.before_act", 1), ("merge_pr.after_act", 1)],
@@ -104,6 +107,7 @@ def test_killed_between_an_act_and_what_is_known_of_it(
     assert len(line.deployed("production")) == 1
 
 
+@pytest.mark.long
 def test_a_pull_request_that_a_person_closes_there_holds_its_task(delivery: Callable[..., Delivery]) -> None:
     at = delivery(settings={"ORCH_RECONCILER_INTERVAL_S": "0.3"})
     line = at.line.start()
@@ -118,6 +122,7 @@ def test_a_pull_request_that_a_person_closes_there_holds_its_task(delivery: Call
     assert [pull.merged for pull in at.there.pulls] == [True]
 
 
+@pytest.mark.long
 def test_what_a_person_merges_there_too_early_is_delivered_all_the_same(
     delivery: Callable[..., Delivery],
 ) -> None:
@@ -132,6 +137,7 @@ def test_what_a_person_merges_there_too_early_is_delivered_all_the_same(
     assert [pull.merged for pull in at.there.pulls] == [True, True]
 
 
+@pytest.mark.long
 def test_a_server_in_trouble_delays_and_doubles_nothing(delivery: Callable[..., Delivery]) -> None:
     at = delivery(production=True, settings={"ORCH_RECONCILER_INTERVAL_S": "0.3"})
     line = at.line.start()

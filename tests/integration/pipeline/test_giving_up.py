@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.stage import Stage
 from tests.fixtures_pipeline import Build, Pipeline
@@ -22,6 +24,7 @@ def _effect(line: Pipeline, item: str, name: EffectName) -> Intent:
     return next(effect for effect in line.story(item).effects if effect.name is name)
 
 
+@pytest.mark.long
 def test_a_crash_while_revoking_loses_no_findings(pipeline: Build) -> None:
     """The build that failed is given up by the next owner, and the developer is told what the build had said."""
     line = pipeline(image=True, staging=True)

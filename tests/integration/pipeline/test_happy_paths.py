@@ -106,6 +106,7 @@ def test_why_says_at_every_point_who_does_what(pipeline: Build) -> None:
     assert "waits for nothing" in line.why(item)
 
 
+@pytest.mark.long
 def test_without_leases_the_stages_and_effects_stay_as_safe(pipeline: Build) -> None:
     """The kill-switch turns off law 1 alone (departure 1)."""
     settings = {"ORCH_TRANSITION_LEASE_ENABLED": "false"}

@@ -96,6 +96,7 @@ EFFECT_STEPS = [
 ]
 
 
+@pytest.mark.long(but=["effect:merge_pr", "effect:deploy_init/production"])
 @pytest.mark.parametrize("step", EFFECT_STEPS)
 def test_of_an_intent(pipeline: Build, step: str) -> None:
     """What was stored is driven forward; no second intent is stored beside it."""
@@ -107,6 +108,7 @@ def test_of_an_intent(pipeline: Build, step: str) -> None:
     assert points.lost == 1
 
 
+@pytest.mark.long(but=["merge_pr"])
 @pytest.mark.parametrize("effect", ["push", "open_pr", "image", "deploy_init", "merge_pr"])
 def test_of_a_settlement(pipeline: Build, effect: str) -> None:
     """What was settled is settled: with its step's mark, or with the stage that it leads to."""
@@ -145,6 +147,7 @@ def test_of_going_in_doubt_and_coming_back(pipeline: Build) -> None:
     assert len(line.merges()) == 1
 
 
+@pytest.mark.long(but=["revoked"])
 @pytest.mark.parametrize("which", ["revoking", "revoked"])
 def test_of_giving_up(pipeline: Build, which: str) -> None:
     """The reason is not lost with the answer: the developer is told why the build was given up."""
@@ -162,6 +165,7 @@ def test_of_giving_up(pipeline: Build, which: str) -> None:
     assert line.moves(item).count(("deploy-staging", "development", "reject")) == 1
 
 
+@pytest.mark.long(but=["2"])
 @pytest.mark.parametrize("commits", [1, 2])
 def test_of_an_undo(pipeline: Build, commits: int) -> None:
     """Its intent with the freeze, and its settling with the hand-over of the slot."""
@@ -184,6 +188,7 @@ def test_of_an_undo(pipeline: Build, commits: int) -> None:
     assert len([e for e in line.events(item) if e.type is EventType.REPO_FROZEN]) == 1
 
 
+@pytest.mark.long
 def test_of_a_persons_word_on_an_effect(pipeline: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     line, points = _losing(pipeline)
     line.start()
@@ -200,6 +205,7 @@ def test_of_a_persons_word_on_an_effect(pipeline: Build, monkeypatch: pytest.Mon
     assert len(line.merges()) == 1
 
 
+@pytest.mark.long(but=["5"])
 @pytest.mark.parametrize("every", [3, 5])
 def test_of_many(pipeline: Build, every: int) -> None:
     """Whatever is committed while tasks are driven: leases, intents, marks, stages, notes."""

@@ -31,6 +31,7 @@ def test_dependency_that_does_not_exist_is_refused(pipeline: Build) -> None:
     assert line.app.operations.tasks() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -75,6 +76,7 @@ def test_configuration_broken_meanwhile_blocks_without_holding_a_slot(pipeline: 
     assert line.roles(item).count("tester") == 1
 
 
+@pytest.mark.long
 def test_configuration_broken_while_the_slots_are_held_frees_them(pipeline: Build) -> None:
     line = pipeline(staging=True).start()
     good = line.show(".orchestrator.toml")
@@ -94,6 +96,7 @@ def test_configuration_broken_while_the_slots_are_held_frees_them(pipeline: Buil
     line.done(item)
 
 
+@pytest.mark.long
 def test_staging_that_main_has_got_meanwhile_is_held_before_it_is_used(pipeline: Build) -> None:
     line = pipeline().start()
     line.points.on(
@@ -163,6 +166,7 @@ def test_dirty_checkout_is_neither_touched_nor_delivered(pipeline: Build) -> Non
     assert line.person.git("status", "--porcelain").splitlines() == ["M src/app.py", "?? notes.txt"]
 
 
+@pytest.mark.long(but=["production"])
 @pytest.mark.parametrize("place", ["staging", "production"])
 def test_shared_environment_is_used_by_one_repository_at_a_time(pipeline: Build, place: str) -> None:
     line = pipeline(settings={"ORCH_MAX_CHECKS": "2"}, **{place: True}).start()

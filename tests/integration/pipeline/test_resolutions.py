@@ -57,6 +57,7 @@ def _away(line: Pipeline, point: str) -> Callable[[], object]:
 # --- while the authority cannot be read -------------------------------------------------------------------------------
 
 
+@pytest.mark.long(but=["retry"])
 @pytest.mark.parametrize("resolution", [Resolution.NOT_APPLIED, Resolution.RETRY])
 def test_n12_giving_up_by_word_alone_is_refused_in_an_outage(pipeline: Build, resolution: Resolution) -> None:
     """The queued merge lands, or does not: nobody has rolled the task back on a mere word."""
@@ -105,6 +106,7 @@ def test_a_word_is_not_enough_where_what_follows_needs_a_number(pipeline: Build)
     assert len(line.pulls()) == 1
 
 
+@pytest.mark.long(but=["not-applied"])
 @pytest.mark.parametrize("resolution", sorted(set(Resolution) - {Resolution.ENDED}))
 def test_what_the_authority_shows_wins(pipeline: Build, resolution: Resolution) -> None:
     line = pipeline()
@@ -150,6 +152,7 @@ def test_merge_given_up_goes_back_and_can_never_land(
     assert "revoked, it cannot take place any more" in _comments(line, item)
 
 
+@pytest.mark.long
 def test_merge_retried_is_a_new_candidate(pipeline: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     line = pipeline("[budget]\nmax_candidates = 1\n", staging=True).start()
     with monkeypatch.context() as patch:
@@ -167,6 +170,7 @@ def test_merge_retried_is_a_new_candidate(pipeline: Build, monkeypatch: pytest.M
     assert revoked.reason == "done again for Ann: seen it"
 
 
+@pytest.mark.long
 def test_giving_up_that_cannot_be_sent_is_kept_and_done_later(
     pipeline: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +192,7 @@ def test_giving_up_that_cannot_be_sent_is_kept_and_done_later(
     assert len(line.merges()) == 1
 
 
+@pytest.mark.long(but=["retry"])
 @pytest.mark.parametrize("resolution", [Resolution.NOT_APPLIED, Resolution.RETRY])
 def test_a_crash_while_revoking_loses_no_word(pipeline: Build, resolution: Resolution) -> None:
     line = pipeline()
@@ -219,6 +224,7 @@ def _no_start(kind: DeployKind, environment: str) -> Callable[[CommandDeployer, 
     return start
 
 
+@pytest.mark.long(but=["production"])
 @pytest.mark.parametrize("environment", ["staging", "production"])
 def test_start_retried_is_a_new_generation(
     pipeline: Build, monkeypatch: pytest.MonkeyPatch, environment: str
@@ -241,6 +247,7 @@ def test_start_retried_is_a_new_generation(
     assert line.task(item).round == 1
 
 
+@pytest.mark.long
 def test_staging_start_given_up_calls_and_frees_the_slots(
     pipeline: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +297,7 @@ def test_start_that_its_child_has_claimed_is_not_done_again(pipeline: Build) -> 
     assert len(line.deployed("production")) == 1
 
 
+@pytest.mark.long(but=["retry"])
 @pytest.mark.parametrize("resolution", [Resolution.RETRY, Resolution.NOT_APPLIED])
 def test_undo_resolved(pipeline: Build, monkeypatch: pytest.MonkeyPatch, resolution: Resolution) -> None:
     line = pipeline(production=True).start()
@@ -322,6 +330,7 @@ def test_undo_resolved(pipeline: Build, monkeypatch: pytest.MonkeyPatch, resolut
 # --- pushes, pull requests, builds ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("owner", "method", "name"),
     [

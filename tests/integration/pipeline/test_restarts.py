@@ -48,6 +48,7 @@ def _each_once(line: Pipeline, item: str) -> None:
     assert epochs == sorted(epochs, key=lambda epoch: epoch or 0)
 
 
+@pytest.mark.long(but=["developer"])
 @pytest.mark.parametrize("role", ROLES)
 def test_agent_goes_on_through_a_restart_and_is_adopted(pipeline: Build, role: str) -> None:
     line = pipeline(coverage=True, staging=True, production=True).start()
@@ -78,6 +79,7 @@ def test_agent_that_ended_while_nobody_was_there_is_not_paid_twice(pipeline: Bui
     assert line.roles(item) == ROLES
 
 
+@pytest.mark.long(but=["of-the-candidate"])
 @pytest.mark.parametrize("which", [1, 2], ids=["of-the-branch", "of-the-candidate"])
 def test_checks_are_interrupted_by_a_stop_and_run_again(pipeline: Build, which: int) -> None:
     line = pipeline(coverage=True, staging=True, production=True).start()
@@ -98,6 +100,7 @@ def test_checks_are_interrupted_by_a_stop_and_run_again(pipeline: Build, which: 
         assert all(job.attempts == 1 for job in jobs.of_task(tx, line.task(item).id))
 
 
+@pytest.mark.long(but=["production"])
 @pytest.mark.parametrize("environment", ["staging", "production"])
 def test_deploy_command_goes_on_through_a_restart(pipeline: Build, environment: str) -> None:
     line = pipeline(coverage=True, staging=True, production=True).start()
@@ -111,6 +114,7 @@ def test_deploy_command_goes_on_through_a_restart(pipeline: Build, environment: 
     _each_once(line, item)
 
 
+@pytest.mark.long
 def test_waiting_for_a_person_through_a_restart(pipeline: Build) -> None:
     line = pipeline("[approvals]\ndeploy = true\n", coverage=True, staging=True, production=True).start()
     item = line.add()
@@ -139,6 +143,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.long(but=["merge_pr.before_act-1", "deploy_init.after_act-1", "transition.after_commit-6"])
 @pytest.mark.parametrize(("point", "count"), [pytest.param(p, n, id=f"{p}-{n}") for p, n in POINTS])
 def test_killed_at_a_waypoint(pipeline: Build, point: str, count: int) -> None:
     line = pipeline(coverage=True, image=True, staging=True, production=True)
@@ -158,6 +163,7 @@ def _filed(line: Pipeline) -> str:
     return item
 
 
+@pytest.mark.long(but=["developer"])
 @pytest.mark.parametrize("role", ["developer", "deployer"])
 def test_killed_while_an_agent_works(pipeline: Build, role: str) -> None:
     line = pipeline(coverage=True, staging=True, production=True)
@@ -174,6 +180,7 @@ def test_killed_while_an_agent_works(pipeline: Build, role: str) -> None:
     assert line.roles(item) == ROLES
 
 
+@pytest.mark.long
 def test_killed_together_with_its_agent_costs_one_run(pipeline: Build) -> None:
     line = pipeline(coverage=True, staging=True, production=True)
     item = _filed(line)
@@ -298,6 +305,7 @@ def test_checks_that_outlive_their_service_are_ended_before_they_are_repeated(pi
     assert list((line.home / "checkouts").glob("*/*")) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_ended_during_a_build(pipeline: Build, how: signal.Signals) -> None:
     """The build that goes on without its service is ended, and a new one is made beside its leavings."""
@@ -336,6 +344,7 @@ def test_killed_between_the_undo_and_its_settling_undoes_once(pipeline: Build) -
     assert line.frozen()
 
 
+@pytest.mark.long
 def test_one_repository_that_is_gone_keeps_no_service_from_starting(pipeline: Build) -> None:
     """A run of it ended meanwhile; the others' tasks are worked on, its own go on once it is back."""
     line = pipeline().start()
@@ -384,6 +393,7 @@ def test_one_run_folder_that_is_broken_keeps_no_service_from_starting(pipeline: 
     line.stage(item, Stage.CANCELLED)
 
 
+@pytest.mark.long
 def test_killed_twice_in_a_row(pipeline: Build) -> None:
     line = pipeline(coverage=True, staging=True, production=True)
     item = _filed(line)
@@ -428,6 +438,7 @@ def test_job_whose_owner_dies_before_the_agent_starts_is_parked_too(pipeline: Bu
     line.done(item)
 
 
+@pytest.mark.long(but=["analyst"])
 @pytest.mark.parametrize("role", ["analyst", "reviewer"])
 def test_agent_whose_workspace_is_gone_is_asked_once_more(pipeline: Build, role: str) -> None:
     """After a restore, say: the time that is lost has tidied up after a task that is open again."""

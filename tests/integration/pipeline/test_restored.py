@@ -171,6 +171,7 @@ def test_another_process_of_the_same_database_that_claims_in_between_is_joined(p
 # -- the schedules ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(but=["lost"])
 @pytest.mark.parametrize("home", ["kept", "lost"])
 def test_a_backup_of_after_the_last_start_is_noticed_by_what_was_done_since(
     pipeline: Build, tmp_path: Path, home: str
@@ -223,6 +224,7 @@ def test_of_a_database_and_its_copy_only_one_acts(pipeline: Build, tmp_path: Pat
     assert len(line.merges()) == 1
 
 
+@pytest.mark.long
 def test_a_forge_that_was_restored_closes_itself_alone(pipeline: Build, tmp_path: Path) -> None:
     line = pipeline().start()
     other = pipeline()
@@ -418,6 +420,7 @@ def test_a_merge_that_the_backup_only_intended_is_found_and_its_deploy_not_repea
     assert line.journal("deploys") == before[-1]
 
 
+@pytest.mark.long(but=["by the service"])
 @pytest.mark.parametrize("noticed", [True, False], ids=["by the service", "by nobody yet"])
 def test_no_ticket_is_filed_under_the_number_of_one_that_the_copy_does_not_know(
     pipeline: Build, tmp_path: Path, noticed: bool

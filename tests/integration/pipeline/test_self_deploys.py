@@ -148,6 +148,7 @@ def test_a_command_that_fails_is_undone_once_whoever_is_first(ours: Pipeline) ->
     assert row.state is EffectState.APPLIED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "point", ["deploy_undo.called_off", "deploy_undo.before_revoke", "deploy_undo.after_revoke"]
 )
@@ -253,6 +254,7 @@ def test_recovery_leaves_the_runner_alone(ours: Pipeline) -> None:
     guard_has_ended(line, started(line, item)[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("build", ["own", "another", "unknown"])
 def test_only_the_version_that_was_brought_reports(ours: Pipeline, build: str) -> None:
     line = ours

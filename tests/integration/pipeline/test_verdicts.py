@@ -22,6 +22,7 @@ def test_rejected_review_comes_back_with_its_findings(pipeline: Build) -> None:
     assert "verdict: approved" in line.show(f"docs/work-items/{item}/12-review.md")
 
 
+@pytest.mark.long
 def test_rejections_are_bounded_then_a_person_decides(pipeline: Build) -> None:
     line = pipeline("[budget]\nmax_rounds = 1\n").start()
     line.agent({"role": "reviewer", "verdict": "rejected", "findings": ["No."]})
@@ -146,6 +147,7 @@ def test_architect_who_cannot_build_on_the_analysis_sends_it_back(pipeline: Buil
     assert "Some words." in line.agents(item)[2]["notes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["12-review.md", "13-test-report.md", "14-staging-log.md"])
 def test_document_outlives_a_commit_that_fails_while_it_is_taken_over(pipeline: Build, name: str) -> None:
     """Law 8: what an agent has delivered is not paid for again because we stumbled over it."""

@@ -107,6 +107,7 @@ def test_the_restart_ends_no_agent(self_site: Make) -> None:
     assert [run["role"] for run in site.line.agents(other)].count("analyst") == 1
 
 
+@pytest.mark.long
 def test_a_version_that_crashes_again_and_again_is_undone(self_site: Make) -> None:
     """It comes up, recovers, and dies before it has stayed for as long as its environment asks: that is no report."""
     site = self_site(report_s=6.0, stable_s=5.0)
@@ -118,6 +119,7 @@ def test_a_version_that_crashes_again_and_again_is_undone(self_site: Make) -> No
     assert len([serve for serve in site.serves() if serve["release"] == site.line.main]) > 1
 
 
+@pytest.mark.long(but=["deploy_init.before_act"])
 @pytest.mark.parametrize("point", ["deploy_init.intended", "deploy_init.before_act", "deploy_init.after_act"])
 def test_killed_in_phase_a_it_is_started_once_and_ends(self_site: Make, point: str) -> None:
     site = self_site()
@@ -127,6 +129,7 @@ def test_killed_in_phase_a_it_is_started_once_and_ends(self_site: Make, point: s
     done(site, item)
 
 
+@pytest.mark.long
 def test_runner_killed_in_phase_b_leaves_the_undo_to_whoever_comes_next(self_site: Make) -> None:
     """Two faults at once: nobody is left to undo it, until a person brings a version back that runs."""
     site = self_site(report_s=30.0, health_s=3.0)
@@ -145,6 +148,7 @@ def test_runner_killed_in_phase_b_leaves_the_undo_to_whoever_comes_next(self_sit
     undone(site, item)
 
 
+@pytest.mark.long
 def test_a_late_version_finds_its_deploy_undone(self_site: Make) -> None:
     """It comes up in the very moment in which it is undone: STARTED has decided, and both sides act on that."""
     site = self_site(report_s=1.0)
@@ -158,6 +162,7 @@ def test_a_late_version_finds_its_deploy_undone(self_site: Make) -> None:
     undone(site, item)
 
 
+@pytest.mark.long
 def test_a_marker_without_a_deploy_is_named_and_started_once(self_site: Make) -> None:
     site = self_site()
     item = site.file()
@@ -171,6 +176,7 @@ def test_a_marker_without_a_deploy_is_named_and_started_once(self_site: Make) ->
     assert item in site.log()
 
 
+@pytest.mark.long
 def test_a_deploy_without_a_marker_is_named_and_believed(self_site: Make) -> None:
     site = self_site()
     item = site.file()

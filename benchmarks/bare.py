@@ -98,6 +98,7 @@ class BareSql:
             "checks_allowed": True,
             "repos": None,
             "believable": BELIEVABLE,
+            "home": "",
             "limits": "{}",
             "step_s": PRIORITY_STEP_S,
         }

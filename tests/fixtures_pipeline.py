@@ -175,9 +175,18 @@ class Pipeline:
 
     def child(self, point: str, count: int = 1) -> ForkedChild:
         """The service as a process that kills itself at a waypoint."""
-        env = {**self.environ, **self.variables()}
-        argv = [sys.executable, str(CHILD), str(self.home), point, str(count)]
-        log = self.root / "child.log"
+        return self._child(self.home, point, count, "run")
+
+    def worker(self, name: str = "worker", point: str = "never", count: int = 1) -> ForkedChild:
+        """A worker as such a process, with a home of its own."""
+        home = self.root / name
+        home.mkdir(exist_ok=True)
+        return self._child(home, point, count, "worker", ORCH_MAX_AGENTS="2")
+
+    def _child(self, home: Path, point: str, count: int, role: str, **more: str) -> ForkedChild:
+        env = {**self.environ, **self.variables(), **more, "ORCH_HOME": str(home)}
+        argv = [sys.executable, str(CHILD), str(home), point, str(count), role]
+        log = self.root / f"{home.name}-child.log"
         self._children.append(ForkedChild(argv, cwd=self.root, env=env, output=log))
         return self._children[-1]
 

@@ -115,6 +115,9 @@ class Outside:
     def fetch(self) -> None:
         """There is nothing to bring."""
 
+    def want(self, sha: Sha) -> None:
+        """Everything is there."""
+
     def of(self, repo: str) -> Any:
         return _Place(repo, self, self)
 

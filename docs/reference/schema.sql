@@ -23,7 +23,7 @@ CREATE TABLE agent_runs (
     summary            TEXT NOT NULL DEFAULT '',
     session_id         TEXT,
     started_at         TEXT NOT NULL,
-    finished_at        TEXT,
+    finished_at        TEXT, home TEXT NOT NULL DEFAULT '', tidied_at TEXT,
     CHECK ((outcome IS NULL) = (finished_at IS NULL))
 );
 
@@ -129,6 +129,14 @@ CREATE TABLE events (
     transition_id TEXT UNIQUE,
     data          TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
     at            TEXT NOT NULL
+);
+
+CREATE TABLE homes (
+    home         TEXT PRIMARY KEY,           -- the folder's own id
+    host         TEXT NOT NULL,              -- for people, as is the folder's place
+    folder       TEXT NOT NULL,
+    lost_after_s REAL NOT NULL,              -- silent for so long, nothing in it runs any more
+    seen_at      TEXT NOT NULL               -- the last sign of life of any process of it
 );
 
 CREATE TABLE inbox (
@@ -353,7 +361,7 @@ CREATE TABLE tasks (
     tidied_at    TEXT,
     created_at   TEXT NOT NULL,
     updated_at   TEXT NOT NULL, hold_cause TEXT
-    CHECK (hold_cause IS NULL OR (hold IS NOT NULL AND hold_cause IN ('pull-request'))),
+    CHECK (hold_cause IS NULL OR (hold IS NOT NULL AND hold_cause IN ('pull-request'))), work_home TEXT,
     CHECK ((hold IS NULL) = (hold_since IS NULL))
 );
 
@@ -371,6 +379,8 @@ CREATE TABLE transition_lease (
     stage         TEXT,
     acquired_at   TEXT NOT NULL DEFAULT (datetime('now'))
 );
+
+CREATE INDEX agent_runs_away ON agent_runs (home, task_id) WHERE home <> '' AND tidied_at IS NULL;
 
 CREATE INDEX agent_runs_of_job ON agent_runs (job_id, id);
 
@@ -411,6 +421,8 @@ CREATE INDEX outbox_parked ON outbox (id) WHERE parked_at IS NOT NULL;
 CREATE INDEX outside_failures_of_effects ON outside_failures (effect_id) WHERE effect_id IS NOT NULL;
 
 CREATE INDEX slots_of_task ON slots (task_id);
+
+CREATE INDEX tasks_away ON tasks (work_home) WHERE work_home IS NOT NULL;
 
 CREATE INDEX tasks_of_branch ON tasks (repo, branch, id) WHERE branch IS NOT NULL;
 

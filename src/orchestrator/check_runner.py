@@ -90,6 +90,7 @@ class CheckRunner:
         make_private_folder(log.parent)
         env = {**self._environ, **config.ci.env, "CI": "true", "ORCH_SHA": sha}
         env |= {**self._folders.marks(), MARKER: mark}
+        place.clone.want(sha)
         with place.clone.export(sha, self._folders.checkouts / f"check-{mark}") as checkout:
             started = _before_the_run(checkout, config.coverage)
             try:

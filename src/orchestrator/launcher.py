@@ -18,7 +18,7 @@ from orchestrator.agents.runs import RunHandle, Runs
 from orchestrator.db import evidence, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
-from orchestrator.domain.ids import JobId, RunId
+from orchestrator.domain.ids import SHARED_HOME, Home, JobId, RunId
 from orchestrator.domain.job import AgentRun, Job, JobKind, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Role
 from orchestrator.domain.task import Task
@@ -61,7 +61,10 @@ class Launcher:
         environ: Mapping[str, str],
         language: str,
         run_orphan_ttl_s: float,
+        home: Home = SHARED_HOME,
     ) -> None:
+        """``home``: in whose state folder the runs lie."""
+        self._home = home
         self._database = database
         self._places = places
         self._runs = runs
@@ -94,6 +97,10 @@ class Launcher:
         head = task.head_sha or task.base_sha
         if head is None or task.branch is None:
             raise OutsideError(f"{task.work_item} has no branch yet.")
+        if self._home == SHARED_HOME:
+            place.clone.want(head)
+        else:
+            place.clone.fetch()  # nobody else does it for a worker, whose agent may be asked to merge main
         worktree = place.workspaces.prepare(task.work_item, task.title, task.branch, head)
         run_dir = self._folders.runs / f"{task.work_item}-{job.id}-{job.attempts}-{self._entropy.token(4)}"
         template = self._template(task, settings)
@@ -115,7 +122,9 @@ class Launcher:
         with self._database.write() as tx:
             if not jobs.still_claimed(tx, job):
                 raise LostRace(f"{task.work_item} no longer wants its {role}.")
-            run_id = jobs.add_run(tx, job, agent=agent.name, model=settings.model, run_dir=str(run_dir))
+            run_id = jobs.add_run(
+                tx, job, agent=agent.name, model=settings.model, run_dir=str(run_dir), home=self._home
+            )
         try:
             handle = self._runs.start(run_dir, launch, limits, self._environ)
         except OutsideError as error:

@@ -12,8 +12,9 @@ log = structlog.get_logger(__name__)
 
 
 class Service:
-    """All daemons of one process. Start: the guard, recovery, then the driver, the worker and the timers; stop: the
-    reverse.
+    """All daemons of one process, an orchestrator's or a worker's.
+
+    Start: the guard, recovery, then the driver, the worker and the timers; stop: the reverse.
 
     Stopping claims nothing more, lets transitions that run finish within the budget, and leaves agents running (law 8).
     """
@@ -21,7 +22,12 @@ class Service:
     def __init__(self, app: App) -> None:
         self._app = app
         self._heartbeat = self._loop(app.heartbeat)
-        self._loops = [
+        self._loops = self._of_a_worker() if app.home else self._of_an_orchestrator()
+        self._started = False
+
+    def _of_an_orchestrator(self) -> list[Loop]:
+        app = self._app
+        loops = [
             self._loop(app.outbox, wake=app.wakeups.outbox),
             self._loop(app.inbox, wake=app.wakeups.inbox),
             self._loop(app.worker, wake=app.wakeups.queue),
@@ -30,35 +36,56 @@ class Service:
             self._loop(app.housekeeper),
         ]
         if app.telegram_outbox is not None:
-            self._loops.append(self._loop(app.telegram_outbox, wake=app.wakeups.alerts))
+            loops.append(self._loop(app.telegram_outbox, wake=app.wakeups.alerts))
         if app.settings.on_postgres:  # a file has one owner
-            self._loops.append(self._loop(app.schema_watch))
+            loops.append(self._loop(app.schema_watch))
         if app.settings.reaper_enabled:
-            self._loops += [self._loop(app.reaper), self._loop(app.lease_reaper)]
+            loops += [self._loop(app.reaper), self._loop(app.lease_reaper)]
         if app.settings.drift_watch_enabled:
-            self._loops.append(self._loop(app.drift_watch))
+            loops.append(self._loop(app.drift_watch))
         if app.settings.reconciler_enabled:
-            self._loops.append(self._loop(app.reconciler))
-        self._started = False
+            loops.append(self._loop(app.reconciler))
+        return loops
+
+    def _of_a_worker(self) -> list[Loop]:
+        """What looks after its own agents and its own folder; tickets, messages and environments are others'."""
+        app = self._app
+        return [
+            self._loop(app.worker, wake=app.wakeups.queue),
+            self._loop(app.home_tasks),
+            self._loop(app.home_cleaner),
+            self._loop(app.guard_watch),
+            self._loop(app.housekeeper),
+            self._loop(app.schema_watch),
+            self._loop(app.reaper),
+        ]
 
     def start(self) -> None:
         """See whether database and forges belong together, recover, then run."""
         app = self._app
         app.wakeups.stopping.clear()
         self._heartbeat.start()  # as long as anything of ours may act: trust in our own leases rests on it
-        app.wakeups.on_tasks(app.driver.wake)
+        app.wakeups.on_tasks(app.driver.wake, others_too=bool(app.home))
         app.listen()
-        app.announce_channels()  # before the guard, which may have something to say
+        if not app.home:
+            app.announce_channels()  # before the guard, which may have something to say
         app.guard.start()
+        self._recover()
+        app.driver.start()
+        for loop in self._loops:
+            loop.start()
+        self._started = True
+
+    def _recover(self) -> None:
+        app = self._app
+        if app.home:
+            log.info("recovered", **app.recovery.adopt())
+            return
         requeued = app.recovery.requeue_running_jobs()
         recovered = app.recovery.recover_on_startup()
         if app.self_deploys.begin():
             self._loops.append(self._loop(app.self_deploys))
         log.info("recovered", requeued_checks=requeued, **recovered)
-        app.driver.start()
-        for loop in self._loops:
-            loop.start()
-        self._started = True
 
     def stop(self) -> None:
         """End within ``shutdown_budget_s``; what takes longer is left to the next start's recovery."""

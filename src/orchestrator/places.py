@@ -59,6 +59,14 @@ def state_id_of(home: Path, entropy: Entropy) -> str:
         ) from error
 
 
+def known_state_id(home: Path) -> str | None:
+    """The same, where it has been given already."""
+    try:
+        return (home / STATE_ID).read_text(encoding="ascii", errors="replace").strip()[:64]
+    except OSError:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Folders:
     """Where the orchestrator keeps what it makes; all below the state folder."""

@@ -15,6 +15,8 @@ from orchestrator.daemons.cleaner import Cleaner
 from orchestrator.daemons.drift_watch import DriftWatch
 from orchestrator.daemons.guard_watch import GuardWatch
 from orchestrator.daemons.heartbeat import Heartbeat
+from orchestrator.daemons.home_cleaner import HomeCleaner
+from orchestrator.daemons.home_tasks import HomeTasks
 from orchestrator.daemons.housekeeper import Housekeeper
 from orchestrator.daemons.inbox import Inbox
 from orchestrator.daemons.job_reaper import JobReaper
@@ -28,7 +30,7 @@ from orchestrator.daemons.schema_watch import SchemaWatch
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
-from orchestrator.db import evidence, mail
+from orchestrator.db import evidence, homes, leases, mail
 from orchestrator.db.counted import CountedDatabase
 from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
@@ -37,7 +39,7 @@ from orchestrator.db.opening import open_migrated, open_to_look
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
-from orchestrator.domain.ids import BootId, RepoName, Sha, TaskId
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home, RepoName, Sha, TaskId
 from orchestrator.domain.lease import Actor, switches
 from orchestrator.domain.task import Candidate
 from orchestrator.effects.deploy import DeployEffect
@@ -58,6 +60,7 @@ from orchestrator.installation.closings import Closings
 from orchestrator.installation.comparison import Comparison
 from orchestrator.installation.guard import InstallationGuard
 from orchestrator.installation.survey import Surveyor
+from orchestrator.installation.within_reach import WithinReach, refuse_a_strange_home
 from orchestrator.launcher import Launcher
 from orchestrator.monitor import Monitor
 from orchestrator.notifications.log import LogNotifier
@@ -67,7 +70,7 @@ from orchestrator.observability.log import configure_logging, get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.operations.desk import Operations
-from orchestrator.ownership.registration import Registration
+from orchestrator.ownership.registration import WORKER, OwnHome, Registration
 from orchestrator.ownership.term import Term
 from orchestrator.places import Folders, state_id_of
 from orchestrator.repositories import Repositories
@@ -81,7 +84,7 @@ from orchestrator.runtime.sessions import SystemSessions
 from orchestrator.runtime.wakeups import Wakeups
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.stage_engine.engine import StageEngine
-from orchestrator.stage_engine.situation import Configs, OwnDelivery, Tools
+from orchestrator.stage_engine.situation import Configs, OwnDelivery, Reach, Tools
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.transition_lease import Ownership
 from orchestrator.webhooks.gitea import GiteaHandler
@@ -91,6 +94,9 @@ from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
 from orchestrator.webhooks.receiving import Receiver
 
 DRIVER_THREADS = 2
+LOST_AFTER_TTLS = (
+    2  # beyond run_orphan_ttl: until a worker that is cut off adopts nothing, and until an agent ends
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class App:
         state_id: str = "",
     ) -> None:
         """``state_id``: of the state folder, where processes of several machines have to have the same."""
-        self._state_id = state_id
+        self.home = Home(state_id) if role == WORKER else SHARED_HOME
+        self._state_id = "" if self.home else state_id
         self.settings = settings
         self.role = role
         self.outside = outside
@@ -176,10 +183,21 @@ class App:
             scope=settings.lease_scope,
             telemetry=self.telemetry,
         )
-        self.comparison = Comparison(database, self.places, self.folders)
+        self.comparison = Comparison(
+            database,
+            self.places,
+            self.folders,
+            within=WithinReach(database, self.places) if self.home else list,
+        )
         self.guard = InstallationGuard(
             self.comparison,
-            Claims(database, self.comparison, entropy=self.entropy, waypoints=outside.waypoints),
+            Claims(
+                database,
+                self.comparison,
+                entropy=self.entropy,
+                waypoints=outside.waypoints,
+                joins=bool(self.home),
+            ),
             Closings(database),
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
@@ -200,6 +218,13 @@ class App:
             self.role,
             switches(self.settings.lease_scope) + (f" state={self._state_id}" if self._state_id else ""),
             self.outside.host,
+            OwnHome(
+                self.home,
+                str(self.settings.home),
+                self.settings.run_orphan_ttl_s + LOST_AFTER_TTLS * self.settings.process_ttl_s,
+            )
+            if self.home
+            else None,
         )
 
     @cached_property
@@ -259,6 +284,7 @@ class App:
             telemetry=self.telemetry,
             wake=self.wakeups.tasks,
             stop_job=self.wakeups.stop,
+            reach=Reach(self.home, self._home_is_lost),
         )
         return StageEngine(tools, self.deployer, self.store)
 
@@ -284,7 +310,12 @@ class App:
         return Launcher(
             self.database,
             self.places,
-            Runs(self.processes, self.clock, self.entropy),
+            Runs(
+                self.processes,
+                self.clock,
+                self.entropy,
+                may_adopt=(lambda: self.term.number() is not None) if self.home else (lambda: True),
+            ),
             AGENTS,
             self.folders,
             clock=self.clock,
@@ -292,6 +323,7 @@ class App:
             environ=self.environ,
             language=self.settings.language,
             run_orphan_ttl_s=self.settings.run_orphan_ttl_s,
+            home=self.home,
         )
 
     @cached_property
@@ -318,13 +350,14 @@ class App:
             open_repositories=self.guard.open_repositories,
             boot_id=self.boot_id,
             max_agents=self.settings.max_agents,
-            max_checks=self.settings.max_checks,
+            max_checks=0 if self.home else self.settings.max_checks,
             interval_s=self.settings.queue_interval_s,
             clock=self.clock,
             wakeups=self.wakeups,
             telemetry=self.telemetry,
             shares=self.settings.shares,
             priority_step_s=self.settings.priority_step_s,
+            home=self.home,
         )
 
     # --- messages in and out --------------------------------------------------------------------------------------
@@ -422,6 +455,7 @@ class App:
             max_running_s=self.settings.reaper_max_running_s,
             clock=self.clock,
             telemetry=self.telemetry,
+            home=self.home,
         )
 
     @cached_property
@@ -494,7 +528,10 @@ class App:
     @cached_property
     def guard_watch(self) -> GuardWatch:
         """Watches the marks on the forges."""
-        return GuardWatch(self.guard, interval_s=self.settings.reconciler_interval_s)
+        interval_s = self.settings.reconciler_interval_s
+        if not self.home:
+            return GuardWatch(self.guard, interval_s=interval_s)
+        return GuardWatch(self.guard, interval_s=interval_s, looked=self.wakeups.queue.set)
 
     @cached_property
     def drift_watch(self) -> DriftWatch:
@@ -524,7 +561,20 @@ class App:
     @cached_property
     def housekeeper(self) -> Housekeeper:
         """Keeps git fast."""
-        return Housekeeper(self.database, self.places, self.folders, self.git, self.clock)
+        only = self.guard.open_repositories if self.home else None
+        return Housekeeper(self.database, self.places, self.folders, self.git, self.clock, only=only)
+
+    @cached_property
+    def home_tasks(self) -> HomeTasks:
+        """A worker's net."""
+        interval_s = self.settings.reconciler_interval_s
+        return HomeTasks(self.database, self.driver, self.launcher, self.home, interval_s=interval_s)
+
+    @cached_property
+    def home_cleaner(self) -> HomeCleaner:
+        """Tidies up at a worker's."""
+        interval_s = self.settings.reconciler_interval_s
+        return HomeCleaner(self.database, self.places, self.launcher, self.home, interval_s=interval_s)
 
     # --- what people ask ------------------------------------------------------------------------------------------
 
@@ -578,6 +628,12 @@ class App:
         )
         return {kind.name: kind for kind in kinds}
 
+    def _home_is_lost(self, home: Home) -> bool:
+        read_at = self.clock.boottime()
+        with self.database.read() as tx:
+            found, now = homes.get(tx, home), leases.now(tx)
+        return self.ownership.judge.home_is_lost(found, now, read_at)
+
     def _candidates(self, task_id: TaskId) -> list[Candidate]:
         with self.database.read() as tx:
             return evidence.candidates(tx, task_id)
@@ -619,8 +675,8 @@ def open_app(
 ) -> Iterator[App]:
     """Own the state folder for the length of the block: lock, migrate, register this process.
 
-    On PostgreSQL it is owned together with others. ``shared``: so on SQLite, too, for proofs; no command offers it
-    (DESIGN §8).
+    On PostgreSQL it is owned together with others, but for a worker's. ``shared``: so on SQLite, too, for proofs; no
+    command offers it (DESIGN §8).
 
     :raises StateInUse: another process owns it.
     :raises SchemaError: it belongs to a newer version.
@@ -629,13 +685,16 @@ def open_app(
     outside = outside or Outside(environ)
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
     make_private_folder(settings.home)
-    with own_file(settings.database_path, role=role, shared=shared or settings.on_postgres):
+    together = shared or (settings.on_postgres and role != WORKER)
+    with own_file(settings.database_path, role=role, shared=together):
         database = open_migrated(
             settings.database_url, clock=outside.clock, entropy=outside.entropy, waypoints=outside.waypoints
         )
         try:
             state_id = state_id_of(settings.home, outside.entropy) if settings.on_postgres else ""
             app = App(settings, outside, database, redactor, role=role, state_id=state_id)
+            if app.home:
+                refuse_a_strange_home(database, app.home, app.comparison.traces().finding)
             app.registration.enter()
             try:
                 with app.signals():

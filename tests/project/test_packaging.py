@@ -26,10 +26,13 @@ def services(compose: Path) -> dict[str, dict[str, Any]]:
     return {name: service for name, service in told.items() if service["image"] == "orchestrator"}
 
 
-def unit() -> configparser.ConfigParser:
+UNITS = {"orch.service": ["orch", "serve"], "orch-worker.service": ["orch", "worker"]}
+
+
+def unit(name: str) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read_string((PACKAGING / "orch.service").read_text(encoding="utf-8"))
+    parser.read_string((PACKAGING / name).read_text(encoding="utf-8"))
     return parser
 
 
@@ -46,6 +49,11 @@ def test_a_stop_waits_longer_than_the_service_takes(compose: Path) -> None:
         assert parse_duration(service["stop_grace_period"]) > 2 * Settings().shutdown_budget_s
         assert service["init"] is True
         assert service["restart"] != "no"
+        if service.get("command") == ["worker"]:
+            assert service["volumes"] == ["worker:/var/lib/orchestrator"]
+            assert service["healthcheck"]["test"] == ["CMD", "orch", "worker", "--check"]
+            assert "ports" not in service
+            continue
         assert "state:/var/lib/orchestrator" in service["volumes"]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert "ORCH_TOKEN_FILE" in service["environment"]
@@ -66,15 +74,16 @@ def test_secrets_are_files(compose: Path) -> None:
             assert not re.search(r"://[^/@]*:[^/@]*@", str(value))
 
 
-def test_a_unit_s_stop_leaves_agents_and_runners_alone() -> None:
-    service = unit()["Service"]
+@pytest.mark.parametrize(("name", "runs"), UNITS.items(), ids=UNITS)
+def test_a_unit_s_stop_leaves_agents_and_runners_alone(name: str, runs: list[str]) -> None:
+    service = unit(name)["Service"]
     assert service["KillMode"] == "process"
     assert float(service["TimeoutStopSec"]) > 2 * Settings().shutdown_budget_s
     assert service["Restart"] == "always"
-    assert unit()["Unit"]["StartLimitIntervalSec"] == "0"
+    assert unit(name)["Unit"]["StartLimitIntervalSec"] == "0"
     program, *command = service["ExecStart"].split()
     assert program.endswith("/dev")
-    assert command == ["orch", "serve"]
+    assert command == runs
     assert service["Environment"] == f"ORCH_HOME=/var/lib/{service['StateDirectory']}"
 
 

@@ -101,6 +101,9 @@ class MemoryClone:
         self._fetched = fetched
         self._upstream = upstream
 
+    def want(self, sha: Sha) -> None:
+        pass
+
     def fetch(self) -> None:
         self._fetched.clear()
         self._fetched.update(self._upstream)

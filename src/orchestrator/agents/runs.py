@@ -57,8 +57,11 @@ class Runs:
         entropy: Entropy,
         *,
         folder: Callable[[Path], RunFolder] = RunFolder,
+        may_adopt: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``folder`` opens the folder of a run."""
+        """``folder`` opens the folder of a run. While ``may_adopt`` says no, nothing that runs is kept adopted: what
+        others would take for lost must end by itself before they do."""
+        self._may_adopt = may_adopt
         self._processes, self._clock, self._entropy = processes, clock, entropy
         self._folder = folder
 
@@ -141,7 +144,7 @@ class Runs:
             if on_progress is not None and progress is not None and progress.at != shown:
                 shown = progress.at
                 on_progress(progress)
-            if self._clock.boottime() - touched >= interval:
+            if self._clock.boottime() - touched >= interval and self._may_adopt():
                 touched = self._clock.boottime()
                 with suppress(OSError):  # the run goes on; the next one may succeed
                     self.touch(handle)

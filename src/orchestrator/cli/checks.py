@@ -17,7 +17,7 @@ from orchestrator.config import Settings
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
-from orchestrator.ownership.registration import SERVING, named
+from orchestrator.ownership.registration import SERVING, WORKER, named
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.process import Processes
@@ -112,19 +112,27 @@ def _services(settings: Settings, environ: Mapping[str, str], processes: Process
     """Who works on the tasks: whoever owns the file; on a server all that are on its list."""
     if not settings.on_postgres:
         yield _owner(settings, processes)
+        yield from _agents_nowhere(settings, 0)
         return
     try:
         if has_state(settings.database_url):
             with open_readonly(settings, environ) as app:
-                others = [row for row in app.registration.others() if row.role in SERVING]
+                others = [row for row in app.registration.others() if row.role in SERVING | {WORKER}]
         else:
             others = []
     except OrchestratorError:  # told of with the repositories
         return
-    if not others:
+    if not any(row.role in SERVING for row in others):
         yield NO_SERVICE
     for row in others:
-        yield Finding(Level.OK, "service", named(row))
+        yield Finding(Level.OK, "worker" if row.role == WORKER else "service", named(row))
+    yield from _agents_nowhere(settings, sum(row.role == WORKER for row in others))
+
+
+def _agents_nowhere(settings: Settings, workers: int) -> Iterator[Finding]:
+    if settings.max_agents == 0 and not workers:
+        text = "none run: ORCH_MAX_AGENTS is 0, and no worker is heard of"
+        yield Finding(Level.WARNING, "agents", text, "Start `orch worker`, or raise it for the service.")
 
 
 def _owner(settings: Settings, processes: Processes) -> Finding:

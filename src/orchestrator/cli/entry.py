@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "init": Lazy("init", "Make a repository ready: write .orchestrator.toml, register it."),
     "run": Lazy("run", "File a ticket and watch it until it is done or needs you."),
     "serve": Lazy("serve", "Run the service: work, API and board."),
+    "worker": Lazy("worker", "Run agents for orchestrators on other machines."),
     "watch": Lazy("watch", "Watch a task until it is done or needs you."),
     "task": Lazy("task", "File, look at and decide about tasks."),
     "queue": Lazy("queue", "What runs, waits and holds."),

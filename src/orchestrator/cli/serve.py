@@ -6,11 +6,9 @@ import click
 
 from orchestrator.cli.options import json_option
 from orchestrator.cli.restore import closed_lines
-from orchestrator.cli.service import running
+from orchestrator.cli.service import refuse_older, running
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.config import load_settings
-from orchestrator.db.migrate import newest
-from orchestrator.domain.errors import SchemaError
 from orchestrator.wiring import open_app
 
 
@@ -34,10 +32,5 @@ def command(as_json: bool) -> int:
             note(line)
         app.clock.wait(service.stop, None)
         note("Stopping.")
-    if service.newer:
-        raise SchemaError(
-            f"A newer version has brought the database to schema {service.newer[0]}; this one knows {newest()}. It has "
-            "stopped; agents at work keep running.",
-            hint="Start the newer version here, too.",
-        )
+    refuse_older(service)
     return 0

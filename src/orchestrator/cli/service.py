@@ -15,6 +15,8 @@ from types import FrameType
 
 from orchestrator.cli.owner import Owner, announced
 from orchestrator.config import Secret
+from orchestrator.db.migrate import newest
+from orchestrator.domain.errors import SchemaError
 from orchestrator.main import Service
 from orchestrator.wiring import App
 
@@ -26,7 +28,7 @@ ENDS = frozenset({signal.SIGTERM, signal.SIGINT})
 class Running:
     """A service at work."""
 
-    url: str
+    url: str  # empty where it answers nobody
     stop: threading.Event  # set by SIGTERM or Ctrl-C, and where a newer version has taken the database over
     newer: list[int]  # that version's schema, then
 
@@ -43,14 +45,7 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
     local = Secret(app.entropy.token(LOCAL_TOKEN_BYTES))
     web = web_server(app, service, local, port=app.settings.port if port is None else port)
     with ExitStack() as stack:
-        stop = _stop_on_signals()
-        newer: list[int] = []
-
-        def superseded(schema: int) -> None:
-            newer.append(schema)
-            stop.set()
-
-        app.wakeups.on_superseded(superseded)
+        stop, newer = _until_told(app)
         stack.callback(service.stop)
         stack.callback(web.stop)
         url = web.start()
@@ -58,6 +53,43 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
         owner = Owner(_reachable(app.settings.host, url), local.reveal(), role, app.processes.own())
         stack.enter_context(announced(app.settings.home, owner))
         yield Running(url, stop, newer)
+
+
+@contextmanager
+def working(app: App) -> Iterator[Running]:
+    """Run a worker for the length of the block, as :func:`running` does a service; it answers nobody."""
+    service = Service(app)
+    with ExitStack() as stack:
+        stop, newer = _until_told(app)
+        stack.callback(service.stop)
+        service.start()
+        yield Running("", stop, newer)
+
+
+def refuse_older(service: Running) -> None:
+    """Say so where it has ended because a newer version is there.
+
+    :raises SchemaError: one is.
+    """
+    if service.newer:
+        raise SchemaError(
+            f"A newer version has brought the database to schema {service.newer[0]}; this one knows {newest()}. It has "
+            "stopped; agents at work keep running.",
+            hint="Start the newer version here, too.",
+        )
+
+
+def _until_told(app: App) -> tuple[threading.Event, list[int]]:
+    """What ends the process in order, and the newer schema where that is why."""
+    stop = _stop_on_signals()
+    newer: list[int] = []
+
+    def superseded(schema: int) -> None:
+        newer.append(schema)
+        stop.set()
+
+    app.wakeups.on_superseded(superseded)
+    return stop, newer
 
 
 def _reachable(host: str, url: str) -> str:

@@ -147,7 +147,10 @@ class Settings:
     log_format: LogFormat = _setting(LogFormat.TEXT, values.one_of(LogFormat), "Shape of a log line.")
 
     max_agents: int = _setting(
-        2, values.whole(1, 256), "Agents that this process runs at the same time.", unit="agents"
+        2,
+        values.whole(0, 256),
+        "Agents that this process runs at the same time; 0 leaves them to workers.",
+        unit="agents",
     )
     max_checks: int = _setting(
         1,

@@ -13,7 +13,7 @@ from orchestrator.db import events, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import RepoName, TaskId
+from orchestrator.domain.ids import SHARED_HOME, RepoName, TaskId
 from orchestrator.domain.job import AgentRun
 from orchestrator.domain.stage import Stage
 from orchestrator.launcher import Launcher
@@ -66,7 +66,8 @@ class Cleaner:
             place = self._places.of(task.repo)
             removed = place.workspaces.remove(task.work_item)
             for _, run in runs:
-                _strip_run(Path(run.run_dir))
+                if run.home == SHARED_HOME:
+                    strip_run(Path(run.run_dir))
             if task.stage is Stage.CANCELLED and task.branch is not None:
                 for opened in place.forge.pull_requests(task.branch):  # also what a late call has opened
                     if opened.state == "open":
@@ -82,8 +83,9 @@ class Cleaner:
         return True
 
     def _over(self, run: AgentRun) -> bool:
-        """Whether a run has ended; one that nobody watches any more is ended and its row closed."""
-        if run.outcome is not None:
+        """Whether a run has ended; one that nobody watches any more is ended and its row closed. A worker's is that
+        worker's business, as what it has left is."""
+        if run.outcome is not None or run.home != SHARED_HOME:
             return True
         result = self._launcher.settle(run)
         if result is None:
@@ -93,7 +95,7 @@ class Cleaner:
         return True
 
 
-def _strip_run(run_dir: Path) -> None:
+def strip_run(run_dir: Path) -> None:
     """Keep what tells the run's story; the agent's private home and temporary files go."""
     if not run_dir.is_dir():
         return

@@ -1,5 +1,7 @@
 """Sees now and then whether the forges still carry our mark, and whether what was closed belongs together again."""
 
+from collections.abc import Callable
+
 from orchestrator.installation.guard import InstallationGuard
 
 
@@ -8,10 +10,20 @@ class GuardWatch:
 
     name = "guard_watch"
 
-    def __init__(self, guard: InstallationGuard, *, interval_s: float) -> None:
+    def __init__(
+        self,
+        guard: InstallationGuard,
+        *,
+        interval_s: float,
+        looked: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``looked`` is called after each look: work may be waiting for what was not open before."""
         self.interval_s = interval_s
+        self._looked = looked
         self._guard = guard
 
     def run_once(self) -> dict[str, int]:
         """One look at every repository; how many opened or closed."""
-        return {"changed": self._guard.look_again()}
+        changed = self._guard.look_again()
+        self._looked()
+        return {"changed": changed}

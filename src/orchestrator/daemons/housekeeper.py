@@ -5,7 +5,7 @@ the start of a service, when recovery wants the disk. A repository that fails is
 from their turn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import structlog
@@ -14,6 +14,7 @@ from orchestrator.daemons.retention import Retention
 from orchestrator.db import repositories, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Task
 from orchestrator.forges.local import LocalForge
 from orchestrator.places import Folders, Places
@@ -33,7 +34,18 @@ class Housekeeper:
     name = "housekeeper"
     interval_s = INTERVAL_S
 
-    def __init__(self, database: Database, places: Places, folders: Folders, git: Git, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        places: Places,
+        folders: Folders,
+        git: Git,
+        clock: Clock,
+        *,
+        only: Callable[[], Collection[RepoName]] | None = None,
+    ) -> None:
+        """``only``: the repositories of a process that does not work for all."""
+        self._only = only
         self._database = database
         self._places = places
         self._folders = folders
@@ -47,7 +59,8 @@ class Housekeeper:
             return {"repacked": 0, "pruned": 0, "failed": 0}
         with self._database.read() as tx:
             known = repositories.all_repositories(tx)
-        done = [self._repack(repo.name) for repo in known]
+        chosen = None if self._only is None else self._only()
+        done = [self._repack(repo.name) for repo in known if chosen is None or repo.name in chosen]
         done_pruning, pruned = self._prune()
         return {
             "repacked": sum(one for one, _ in done),

@@ -1,5 +1,6 @@
 """Jobs that nobody is at any more, at start and in ordinary running alike: a run is watched again, be it over or not; a
-job that has none goes back to the queue (laws 6, 8).
+job that has none goes back to the queue (laws 6, 8). A run in a worker's home is that worker's alone to adopt; it is
+given up once nothing has been heard of that home for so long that its agent has been ended there.
 
 Must hold: only what a process has left that has ended or hangs is taken, while this one may take anything over at all,
 and only if nothing has been heard of the other since it was judged. A job is claimed before its run is touched, so that
@@ -12,12 +13,12 @@ from enum import StrEnum
 import structlog
 
 from orchestrator.daemons.queue_worker import QueueWorker
-from orchestrator.db import events, jobs, leases, tasks
+from orchestrator.db import events, homes, jobs, leases, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import ProcessRow
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import BootId
-from orchestrator.domain.job import AgentRun, Job, JobStatus
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home
+from orchestrator.domain.job import AgentRun, Job, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.lease import Actor
 from orchestrator.launcher import Launcher
 from orchestrator.observability.telemetry import Metric, Telemetry
@@ -54,7 +55,10 @@ class LostJobs:
         max_running_s: float,
         clock: Clock,
         telemetry: Telemetry,
+        home: Home = SHARED_HOME,
     ) -> None:
+        """``home``: the state folder of this process."""
+        self._home = home
         self._database = database
         self._launcher = launcher
         self._worker = worker
@@ -76,6 +80,10 @@ class LostJobs:
             run = jobs.open_run_of_job(tx, job.id)
         if not (self._judge.ended(owner, now, read_at) or self._hangs(job, owner, now)):
             return Found.OWNER_MAY_LIVE
+        if run is not None and run.home != self._home:
+            return self._given_up(job, run, owner, actor)
+        if run is None and self._home != SHARED_HOME and not job.kind.agent:
+            return Found.OWNER_MAY_LIVE  # what is left of a check is found where checks run
         if run is None:
             return self._give_back(job, owner, actor)
         with self._database.write() as tx:
@@ -92,6 +100,23 @@ class LostJobs:
         flight = self._launcher.adopt(job, run)
         self._telemetry.count(Metric.RUNS_ADOPTED)
         self._worker.resume(job, flight)
+
+    def _given_up(self, job: Job, run: AgentRun, owner: ProcessRow | None, actor: Actor) -> Found:
+        """Its agent has been ended by its own supervisor, if it was not before. A late word of the worker counts for
+        nothing but what it has cost."""
+        if self._home != SHARED_HOME:
+            return Found.OWNER_MAY_LIVE
+        with self._database.write() as tx:
+            home = homes.get(tx, run.home)
+            if home is not None and not home.lost:
+                return Found.OWNER_MAY_LIVE
+            if self._process(tx, job.claimed_by) != owner:
+                return Found.LOST
+            reason = f"its worker is lost: {home or 'it is not known'}"
+            status = requeue(tx, job, reason, actor)
+            if status is not None:
+                jobs.finish_run(tx, run.id, RunResult(RunOutcome.LOST, None, Usage(), reason))
+        return Found.REQUEUED if status is not None else Found.LOST
 
     def _give_back(self, job: Job, owner: ProcessRow | None, actor: Actor) -> Found:
         """Nothing of a check may run beside its repetition."""

@@ -17,7 +17,7 @@ from orchestrator.db import events, evidence, jobs, lanes, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import BootId, JobId, RepoName
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RepoName
 from orchestrator.domain.job import Job, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.shares import NO_CAPS, PRIORITY_STEP_S, Shares
@@ -68,7 +68,10 @@ class QueueWorker:
         telemetry: Telemetry,
         shares: Shares = NO_CAPS,
         priority_step_s: float = PRIORITY_STEP_S,
+        home: Home = SHARED_HOME,
     ) -> None:
+        """``home``: in whose state folder its agents work."""
+        self._home = home
         self.interval_s = interval_s
         self._database = database
         self._engine = engine
@@ -107,6 +110,7 @@ class QueueWorker:
                     repos=repos,
                     limits=self._shares.limits(repos) if agents > 0 else None,
                     step_s=self._priority_step_s,
+                    home=self._home,
                 )
                 if job is not None:
                     task = tasks.get(tx, job.task_id)

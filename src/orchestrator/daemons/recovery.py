@@ -92,8 +92,17 @@ class Recovery:
     def recover_on_startup(self) -> dict[str, int]:
         """Clear the leases of the dead; adopt runs, be they over, give back jobs that have none; then have every open
         task looked at (FR-4)."""
-        counts = dict.fromkeys((*Found, FAILED, "looked_at"), 0)
+        counts = {"looked_at": 0}
         counts["reclaimed"] = len(self._ownership.reclaim(Actor.RECOVERY, self._max_held_s))
+        counts |= self.adopt()
+        counts["looked_at"] = self._look_at_open_tasks()
+        self._forget_dead_processes()
+        return counts
+
+    def adopt(self) -> dict[str, int]:
+        """Watch the runs again that ended processes have left, and give back jobs that have none; all that a worker has
+        to recover."""
+        counts = dict.fromkeys((*Found, FAILED), 0)
         with self._database.read() as tx:
             left = jobs.running_of_others(tx, self._boot_id)
         for job in left:
@@ -101,8 +110,6 @@ class Recovery:
             counts[outcome] += 1
             if outcome == FAILED:
                 log.error("job not recovered; the reaper looks at it again", job=job.id, task=job.task_id)
-        counts["looked_at"] = self._look_at_open_tasks()
-        self._forget_dead_processes()
         return counts
 
     def _alive(self) -> set[BootId]:

@@ -4,10 +4,10 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from orchestrator.db import lanes
+from orchestrator.db import lanes, tasks
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError
-from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RunId, TaskId
 from orchestrator.domain.job import (
     UNKNOWN_PROGRAM,
     AgentRun,
@@ -72,12 +72,13 @@ def claim_next_job(
     repos: Collection[str] | None = None,
     limits: Mapping[str, int] | None = None,
     step_s: float = PRIORITY_STEP_S,
+    home: Home = SHARED_HOME,
 ) -> Job | None:
     """Take the next due job for this process and count the attempt, in one statement (S-04).
 
     ``repos`` are those that work may be done for; None: all. ``limits`` are the caps by the names of their shares, over
     all processes that claim by them: they take turns, for what runs is counted by the statement itself. Waiting for
-    ``step_s`` seconds is worth one step of priority.
+    ``step_s`` seconds is worth one step of priority. A task whose work lies in another ``home`` is left there.
     """
     if limits:
         lanes.one_claim_at_a_time(tx)
@@ -90,6 +91,7 @@ def claim_next_job(
         repos=None if repos is None else json.dumps(sorted(repos)),
         limits=json.dumps(limits or {}),
         step_s=step_s,
+        home=home,
     )
     if row is None:
         return None
@@ -205,8 +207,12 @@ def of_task(tx: Tx, task_id: TaskId, *, limit: int = 100) -> list[Job]:
     return [_job(row) for row in tx.all("jobs.of_task", task_id=task_id, limit=limit)]
 
 
-def add_run(tx: Tx, job: Job, *, agent: str, model: str | None, run_dir: str) -> RunId:
-    """Record that an agent is about to start for a job."""
+def add_run(
+    tx: Tx, job: Job, *, agent: str, model: str | None, run_dir: str, home: Home = SHARED_HOME
+) -> RunId:
+    """Record that an agent is about to start for a job, in a state folder: what it will do lies there until a forge has
+    it."""
+    tasks.set_work_home(tx, job.task_id, home)
     row = tx.one(
         "jobs.add_run",
         job_id=job.id,
@@ -215,12 +221,13 @@ def add_run(tx: Tx, job: Job, *, agent: str, model: str | None, run_dir: str) ->
         agent=agent,
         model=model,
         run_dir=run_dir,
+        home=home,
     )
     return RunId(_must(row)["id"])
 
 
 def finish_run(tx: Tx, run_id: RunId, result: RunResult) -> bool:
-    """Store how a run ended, once."""
+    """Store how a run ended, once; but one that had been given up for lost may still say it itself."""
     changed = tx.execute(
         "jobs.finish_run",
         run_id=run_id,
@@ -242,6 +249,16 @@ def open_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
     """The job's run that has no outcome yet."""
     row = tx.one("jobs.open_run_of_job", job_id=job_id)
     return _run(row) if row else None
+
+
+def untidied_at(tx: Tx, home: Home, *, limit: int = 50) -> list[TaskId]:
+    """Ended tasks that have left something in a worker's home."""
+    return [TaskId(row["task_id"]) for row in tx.all("jobs.untidied_at", home=home, limit=limit)]
+
+
+def tidied_at(tx: Tx, home: Home, task_id: TaskId) -> None:
+    """Record that nothing of a task is left to tidy up in a worker's home."""
+    tx.execute("jobs.tidied_at", home=home, task_id=task_id)
 
 
 def runs_of_task(tx: Tx, task_id: TaskId) -> list[tuple[JobKind, AgentRun]]:
@@ -307,4 +324,5 @@ def _run(row: Row) -> AgentRun:
         session_id=row["session_id"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],
+        home=Home(row["home"]),
     )

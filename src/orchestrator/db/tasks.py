@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError, NotFound
-from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.ids import Home, RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold, HoldCause, Task, Ticket
 
@@ -180,6 +180,16 @@ def set_config(tx: Tx, task_id: TaskId, commit: Sha) -> None:
     tx.execute("tasks.set_config", task_id=task_id, config_sha=commit)
 
 
+def set_work_home(tx: Tx, task_id: TaskId, home: Home | None) -> None:
+    """Where work of the task lies that its forge does not have; None: the forge has all of it."""
+    tx.execute("tasks.set_work_home", task_id=task_id, home=home)
+
+
+def away_at(tx: Tx, home: Home) -> list[TaskId]:
+    """Open tasks of which work lies in a home."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.away_at", home=home)]
+
+
 def set_head(tx: Tx, task_id: TaskId, head: Sha) -> None:
     """The branch's own head as the ledger knows it."""
     tx.execute("tasks.set_head", task_id=task_id, head_sha=head)
@@ -273,4 +283,5 @@ def _task(row: Row) -> Task:
         cancelled_at=row["cancelled_at"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        work_home=Home(row["work_home"]) if row["work_home"] is not None else None,
     )

@@ -24,6 +24,12 @@ Digest = NewType("Digest", str)
 BootId = NewType("BootId", str)
 """Random value drawn at every process start: the identity of one life of one process."""
 
+Home = NewType("Home", str)
+"""The id of a worker's own state folder, in which its runs and workspaces lie and which nobody else sees."""
+
+SHARED_HOME = Home("")
+"""The state folder that the orchestrators share."""
+
 TransitionId = NewType("TransitionId", str)
 """Unique id of one transition's commit; decides after a lost answer to COMMIT (law 2)."""
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.domain.ids import BootId, JobId, RunId, TaskId
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RunId, TaskId
 from orchestrator.domain.stage import Stage
 
 AGENT_PROGRAMS = ("claude", "codex", "command", "scripted")
@@ -104,6 +104,7 @@ class RunOutcome(StrEnum):
     NO_RESULT = "no-result"
     NOT_STARTED = "not-started"  # the program does not exist or could not be executed
     CALLED_OFF = "called-off"  # provably never started, and made impossible: whoever was to start it has died
+    LOST = "lost"  # its worker was not heard of any more; what it says and has cost may still come
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +155,4 @@ class AgentRun:
     session_id: str | None
     started_at: str
     finished_at: str | None
+    home: Home = SHARED_HOME  # in whose state folder it lies

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.ids import Home, RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.stage import Stage, Track
 
 
@@ -73,6 +73,9 @@ class Task:
     hold_cause: HoldCause | None = None
     config_sha: Sha | None = (
         None  # the commit of main whose configuration judges the task: its base, or what a retry took
+    )
+    work_home: Home | None = (
+        None  # where work of it lies that its forge does not have; None: the forge has all
     )
 
 

@@ -22,8 +22,17 @@ class Claims:
     """Those of one process, all under one start id."""
 
     def __init__(
-        self, database: Database, comparison: Comparison, *, entropy: Entropy, waypoints: Waypoints
+        self,
+        database: Database,
+        comparison: Comparison,
+        *,
+        entropy: Entropy,
+        waypoints: Waypoints,
+        joins: bool = False,
     ) -> None:
+        """``joins``: work under the mark that another process of this database has set, and set none: of a worker, who
+        merges nothing."""
+        self._joins = joins
         self._database = database
         self._comparison = comparison
         self._entropy = entropy
@@ -50,6 +59,8 @@ class Claims:
 
         :raises OutsideError: the forge cannot be reached.
         """
+        if self._joins:
+            return judged.seen.mark  # ours, or it would have been objected to
         forge = self._comparison.forge(repo)
         for _ in range(CLAIM_TRIES):
             held, known = judged.seen.mark, judged.known

@@ -5,7 +5,7 @@ is written down in the database before it is done outside. So what the outside h
 from the database first, and what may account for something outside (starts, numbers, candidates, runs) last.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.db import installation, tasks
@@ -51,15 +51,25 @@ class Traces:
 class Comparison:
     """Reads, and changes nothing. Takes as long as a forge takes to answer: never asked under a lock."""
 
-    def __init__(self, database: Database, places: Places, folders: Folders) -> None:
+    def __init__(
+        self,
+        database: Database,
+        places: Places,
+        folders: Folders,
+        *,
+        within: Callable[[Iterable[RepoName]], list[RepoName]] = list,
+    ) -> None:
+        """``within`` chooses the repositories that this process works for."""
+        self._within = within
         self._database = database
         self._places = places
         self._folders = folders
 
     def repositories(self) -> list[RepoName]:
-        """All that are registered."""
+        """All that this process works for."""
         with self._database.read() as tx:
-            return list(installation.known(tx))
+            registered = list(installation.known(tx))
+        return self._within(registered)
 
     def traces(self) -> Traces:
         """What lies in the state folder and is unknown.

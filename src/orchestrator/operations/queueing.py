@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from orchestrator.db import lanes, leases, repositories
+from orchestrator.db import homes, lanes, leases, repositories
 from orchestrator.db.database import Tx
-from orchestrator.domain.ids import TaskId
+from orchestrator.db.homes import WorkerHome
+from orchestrator.domain.ids import Home, TaskId
 from orchestrator.domain.job import Job
 from orchestrator.domain.shares import Lane, Share, Shares, taken
 from orchestrator.domain.task import Task
@@ -20,9 +21,17 @@ class Queueing:
     waiting: Mapping[int, Lane]
     here: Mapping[str, object]  # what the worker of this process is at; empty where none runs
     now: str
+    homes: Mapping[Home, WorkerHome]  # of workers
 
-    def waits_for(self, job: Job) -> str:
+    def at_a_worker(self, task: Task | None) -> str:
+        """Where work of a task lies that only one worker sees; empty where everybody does."""
+        home = self.homes.get(task.work_home) if task is not None and task.work_home else None
+        return str(home) if home is not None else ""
+
+    def waits_for(self, job: Job, task: Task | None) -> str:
         """What keeps a queued job from being claimed; empty where only its turn has to come."""
+        if lies := self.at_a_worker(task):
+            return f"its work lies at the worker in {lies}"
         if job.not_before is not None and job.not_before > self.now:
             return f"not before {job.not_before}"
         lane = self.waiting.get(job.lane) if job.lane is not None else None
@@ -51,6 +60,7 @@ def queueing(tx: Tx, shares: Shares, here: object) -> Queueing:
         lanes.waiting(tx),
         here if isinstance(here, Mapping) else {},
         leases.now(tx),
+        {one.home: one for one in homes.all_homes(tx)},
     )
 
 
@@ -68,14 +78,16 @@ def row(job: Job, open_tasks: Mapping[TaskId, Task], at: Queueing) -> dict[str, 
         "not_before": job.not_before,
         "priority": job.priority,
         "queued_at": job.created_at,
-        "waits_for": (at.waits_for(job) or None) if waits else None,
+        "worker": at.at_a_worker(task) or None,
+        "waits_for": (at.waits_for(job, task) or None) if waits else None,
     }
 
 
-def what_it_does(job: Job, at: Queueing) -> str:
+def what_it_does(job: Job, task: Task, at: Queueing) -> str:
     """What ``orch why`` says of a task's job."""
     work = f"{job.kind}, attempt {max(job.attempts, 1)}"
     if job.claimed_by is not None:
-        return f"runs {work}"
-    reason = at.waits_for(job)
+        lies = at.at_a_worker(task)
+        return f"runs {work}" + (f", at the worker in {lies}" if lies else "")
+    reason = at.waits_for(job, task)
     return f"waits for a free worker: {work}" + (f"; {reason}" if reason else "")

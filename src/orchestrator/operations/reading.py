@@ -241,8 +241,11 @@ class Reading:
             gate = gates.at_the_gate(tx, task)
             return f"waits ({task.hold}): {task.hold_reason}{gate}", task.hold_since or task.updated_at
         if active is not None:
-            doing = what_it_does(active, queueing(tx, self._shares, self._worker()))
+            doing = what_it_does(active, task, queueing(tx, self._shares, self._worker()))
             return doing, active.claimed_at or task.updated_at
+        at = queueing(tx, self._shares, self._worker())
+        if lies := at.at_a_worker(task):
+            return f"waits for the worker in {lies}", task.updated_at
         return "waits for the engine", task.updated_at
 
     def _next(self, tx: Tx, task: Task) -> str:

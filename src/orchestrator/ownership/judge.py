@@ -10,6 +10,7 @@ from typing import cast
 
 import structlog
 
+from orchestrator.db.homes import WorkerHome
 from orchestrator.db.leases import Held, LeaseRow, ProcessRow
 from orchestrator.domain.ids import BootId
 from orchestrator.domain.lease import Actor
@@ -62,6 +63,13 @@ class Judge:
         self.compare(told, read_at)
         dead = process is None or self.process(process) is Liveness.DEAD
         return dead and self.may_take_over()
+
+    @never_raises(False, log)
+    def home_is_lost(self, home: WorkerHome | None, told: str, read_at: float) -> bool:
+        """Whether nothing in a worker's home runs any more, and what was begun there may be taken over; ``told`` and
+        ``read_at`` as for :meth:`ended`."""
+        self.compare(told, read_at)
+        return (home is None or home.lost) and self.may_take_over()
 
     def compare(self, told: str, read_at: float) -> None:
         """Hold the database's time, as it was ``told``, against our own from before that was read."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from orchestrator.db import leases
+from orchestrator.db import homes, leases
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OperatorError, OrchestratorError
-from orchestrator.domain.ids import BootId
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.clock import Clock, parse_stamp
@@ -15,7 +15,18 @@ from orchestrator.runtime.process import Liveness, Processes
 
 log = structlog.get_logger(__name__)
 
-SERVING = frozenset({"serve", "run"})  # roles of processes that work on tasks
+SERVING = frozenset({"serve", "run"})  # roles of processes that work on tasks, and answer people
+WORKER = "worker"
+STATE = "state"  # among the switches: which folder a process has, that is no worker
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHome:
+    """A worker's state folder; see :mod:`orchestrator.db.homes`."""
+
+    home: Home
+    folder: str
+    lost_after_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +42,28 @@ class Registration:
     role: str
     switches: str
     host: str = ""  # for people
+    own_home: OwnHome | None = None  # of a worker
 
     def enter(self) -> None:
         """Say that this process lives, and begin its term.
 
-        :raises OperatorError: another living process has other switches; this one is off the list again.
+        :raises OperatorError: another living process has other switches, or a worker's folder is not its own; this one
+            is off the list again.
         """
         since = self.clock.boottime()
         with self.database.write() as tx:
             leases.register_process(
                 tx, self.boot_id, self.host, self.processes.own(), self.role, self.switches
             )
+            if self.own_home is not None:
+                own = self.own_home
+                homes.enter(tx, own.home, host=self.host, folder=own.folder, lost_after_s=own.lost_after_s)
         # Looked for once we are on the list: of two that start, one sees the other.
-        other = next((row for row in self.others() if row.switches != self.switches), None)
-        if other is not None:
+        refused = self._why_not_together()
+        if refused is not None:
             with self.database.write() as tx:
                 leases.forget_process(tx, self.boot_id)
-            raise _refused(other, self.switches, self.term.process_ttl_s)
+            raise refused
         self.term.renew(since)
 
     def beat(self) -> bool:
@@ -56,6 +72,8 @@ class Registration:
         try:
             with self.database.write() as tx:
                 stored = leases.heartbeat(tx, self.boot_id)
+                if stored is not None and self.own_home is not None:
+                    homes.seen(tx, self.own_home.home)
             if stored is not None:
                 self.term.renew(since, parse_stamp(stored))
                 return True
@@ -75,6 +93,30 @@ class Registration:
         with self.database.write() as tx:
             if not any(row.owner_boot_id == self.boot_id for row in leases.all_rows(tx)):
                 leases.forget_process(tx, self.boot_id)
+
+    def _why_not_together(self) -> OperatorError | None:
+        others = self.others()
+        other = next((row for row in others if _differ(row, self.role, self.switches)), None)
+        if other is not None:
+            return _refused(other, self.role, self.switches, self.term.process_ttl_s)
+        state = _words(self.switches).get(STATE)
+        with self.database.read() as tx:
+            worker = homes.get(tx, Home(state)) if state else None
+        if worker is not None:
+            return OperatorError(
+                f"This state folder is a worker's ({worker}). Nothing was started.",
+                hint="Name the folder that the orchestrators share in ORCH_HOME.",
+            )
+        own = self.own_home.home if self.own_home is not None else SHARED_HOME
+        served = next((row for row in others if own and _words(row.switches).get(STATE) == own), None)
+        if served is not None:
+            with self.database.write() as tx:
+                homes.forget(tx, own)
+            return OperatorError(
+                f"This state folder is that of {named(served)}. Nothing was started.",
+                hint="A worker needs a folder of its own: name an empty one in ORCH_HOME.",
+            )
+        return None
 
     def others(self) -> list[leases.ProcessRow]:
         """Other processes of this database that live, or may."""
@@ -101,14 +143,22 @@ def _if_it_died(ttl_s: float) -> str:
     return f"If it has died where this cannot be seen, it counts for {ttl_s:g} s more at most."
 
 
-def _refused(other: leases.ProcessRow, ours: str, ttl_s: float) -> OperatorError:
-    """Why two processes do not run together, naming what differs."""
+def _differ(other: leases.ProcessRow, role: str, ours: str) -> list[str]:
+    """What two processes do not have alike; a worker's state folder is not compared."""
     theirs, mine = _words(other.switches), _words(ours)
-    differ = [
+    names = theirs.keys() | mine.keys()
+    if WORKER in (other.role, role):
+        names.discard(STATE)
+    return [
         f"{name} is {theirs.get(name, 'not said')} there and {mine.get(name, 'not said')} here"
-        for name in sorted(theirs.keys() | mine.keys())
+        for name in sorted(names)
         if theirs.get(name) != mine.get(name)
     ]
+
+
+def _refused(other: leases.ProcessRow, role: str, ours: str, ttl_s: float) -> OperatorError:
+    """Why two processes do not run together, naming what differs."""
+    differ = _differ(other, role, ours)
     return OperatorError(
         f"Another process of this installation runs with other switches: {named(other)}: {'; '.join(differ)}. "
         "Nothing was started.",

@@ -32,6 +32,7 @@ class Wakeups:
         self.stopping = threading.Event()  # the service ends: nobody waits for anything outside any more
         self._lock = threading.Lock()
         self._on_tasks: Callable[[Iterable[int], Actor], None] | None = None
+        self._others_too = False
         self._stops: dict[int, Callable[[str], None]] = {}
         self._tell: Callable[[Signal], None] = lambda signal: None
         self._on_superseded: Callable[[int], None] = lambda schema: None
@@ -61,22 +62,24 @@ class Wakeups:
         """A newer version has taken the database over."""
         self._on_superseded(schema)
 
-    def on_tasks(self, listener: Callable[[Iterable[int], Actor], None]) -> None:
-        """Who is told of tasks to look at."""
-        self._on_tasks = listener
+    def on_tasks(self, listener: Callable[[Iterable[int], Actor], None], *, others_too: bool = False) -> None:
+        """Who is told of tasks to look at. ``others_too``: this process does not do all that a task may need."""
+        self._on_tasks, self._others_too = listener, others_too
 
     def tasks(self, ids: Iterable[int], owner: Actor = Actor.RECONCILER) -> None:
         """These tasks should be looked at soon, on behalf of ``owner``: here, where anybody does that."""
+        told = tuple(ids)
         if self._on_tasks is not None:
-            self._on_tasks(ids, owner)
-        else:
-            self._tell(Signal("tasks", tuple(ids), owner))
+            self._on_tasks(told, owner)
+        if self._on_tasks is None or self._others_too:
+            self._tell(Signal("tasks", told, owner))
 
     def everything(self) -> None:
         """A commit may have left work of any kind. What this process does itself it need not tell; but it may have no
         room for a job."""
         self._set_all()
-        self._tell(Signal("everything" if self._on_tasks is None else "queue"))
+        all_of_it = self._on_tasks is None or self._others_too
+        self._tell(Signal("everything" if all_of_it else "queue"))
 
     def register_stop(self, job_id: int, stop: Callable[[str], None]) -> None:
         """How to end what runs for a job."""

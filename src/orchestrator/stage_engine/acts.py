@@ -71,7 +71,7 @@ class Acts:
             if (moved := self._foreign_commits(at, tip)) is not None:
                 return moved
             if tip == at.task.head_sha:
-                return self._moves.mark(at, step, {"already": tip})
+                return self._pushed(at, step, {"already": tip}, at.task.head_sha)
         try:
             environment = _started_by(at, step)
             if environment is not None:
@@ -85,6 +85,8 @@ class Acts:
             return self._wait(at, str(why))
         self._tools.waypoints.reach(f"{intent.name.value}.intended", task=at.task.id, epoch=at.lease.epoch)
         if intent.state is EffectState.APPLIED:
+            if step == PUSH_BRANCH:
+                return self._pushed(at, step, dict(intent.fact or {}), judged.text(intent, "sha"))
             return self._moves.mark(at, step, dict(intent.fact or {}))
         if intent.state is EffectState.REVOKED:
             return self._back.renew(at, f"{intent.name} of this candidate was given up", proofs=[])
@@ -128,12 +130,33 @@ class Acts:
         if proof.intent.name is EffectName.DEPLOY_UNDO:
             return self._undone.settled(at, proof)
         step = _step(at, judged.text(proof.intent, "step"))
+        if step == PUSH_BRANCH:
+            return self._pushed(at, step, dict(proof.fact), judged.text(proof.intent, "sha"), proofs=[proof])
 
         def also(tx: Tx) -> None:
             if proof.intent.name is EffectName.OPEN_PR:
                 tasks.set_pr(tx, at.task.id, int(str(proof.fact["number"])))
 
         return self._moves.mark(at, step, dict(proof.fact), proofs=[proof], also=also)
+
+    def _pushed(
+        self,
+        at: Situation,
+        step: Step,
+        facts: dict[str, object],
+        sha: str | None,
+        *,
+        proofs: Sequence[Proof] = (),
+    ) -> Outcome:
+        """The forge has the branch: from now on everybody sees what is on it."""
+
+        def also(tx: Tx) -> None:
+            if sha == at.task.head_sha:
+                tasks.set_work_home(tx, at.task.id, None)
+
+        outcome = self._moves.mark(at, step, facts, proofs=proofs, also=also)
+        self._tools.hand_on(at.task.id)
+        return outcome
 
     def _revoked(self, at: Situation, proof: Proof) -> Outcome:
         """An effect was given up for good: what follows depends on why, read from the facts again."""

@@ -26,6 +26,7 @@ from orchestrator.images.store import ImageStore
 from orchestrator.observability.telemetry import Metric
 from orchestrator.rules.transitions import Step, StepKind, next_step
 from orchestrator.stage_engine.acts import Acts
+from orchestrator.stage_engine.away import Away
 from orchestrator.stage_engine.closing import Closing
 from orchestrator.stage_engine.edges import Edges
 from orchestrator.stage_engine.failures import Failures
@@ -63,6 +64,7 @@ class StageEngine:
         self._undone = Undone(tools, self._moves)
         self._work = Work(tools, self._moves, back, self._acts)
         self._edges = Edges(tools, self._moves, self._work)
+        self._away = Away(tools, self._moves, self._acts, self._signals, self._resolutions, self._work)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
             StepKind.JOB: self._work.job,
@@ -152,7 +154,12 @@ class StageEngine:
     def _look(self, task_id: TaskId, owner: Actor, run_id: RunId | None, job_id: JobId | None) -> Outcome:
         try:
             owner = self._finalizer_or(owner, task_id)
-            if self._closed(task_id):
+            with self._tools.database.read() as tx:
+                task = tasks.get(tx, task_id)
+            # Not even a lease is taken for what is another's to act on, or may not be acted on at all (DESIGN §6).
+            if self._away.leaves(task, owner):
+                return Outcome.ELSEWHERE
+            if self._tools.why_closed(task.repo) is not None:
                 return Outcome.HELD
             with self._tools.ownership.transition(task_id, owner, run_id=run_id, job_id=job_id) as lease:
                 if lease is None:
@@ -184,12 +191,6 @@ class StageEngine:
             return Actor.FINALIZER
         self._phase_c.discard(task_id)
         return owner
-
-    def _closed(self, task_id: TaskId) -> bool:
-        """Whether the task's repository may not be acted on at all: not even a lease is taken then (DESIGN §6)."""
-        with self._tools.database.read() as tx:
-            repo = tasks.get(tx, task_id).repo
-        return self._tools.why_closed(repo) is not None
 
     def _situation(self, lease: Lease) -> Situation:
         with self._tools.database.read() as tx:
@@ -223,6 +224,8 @@ class StageEngine:
             return self._moves.hold(at, Hold.ESCALATED, str(error))
 
     def _next(self, at: Situation) -> Outcome:
+        if self._away.is_away(at.task):
+            return self._away.look(at)
         if at.unsettled:
             resolved = self._resolutions.handle(at)
             if resolved is not None:

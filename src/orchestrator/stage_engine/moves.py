@@ -72,6 +72,8 @@ class Moves:
                 answers.refuse_all(tx, lease, task, f"the task went to {target}: {reason}")
             cancelled.extend(jobs.cancel_active(tx, task.id, f"the task went to {target}"))
             _give_back(tx, at, target)
+            if target.terminal or task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
+                tasks.set_work_home(tx, task.id, None)  # what an agent writes from there on is no commit
             freed = set(held) - set(slots.held_by(tx, task.id))
             if target.terminal:
                 slots.end_loan(tx, task.id)

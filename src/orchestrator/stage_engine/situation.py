@@ -7,7 +7,7 @@ from enum import StrEnum
 from orchestrator.db.database import Database
 from orchestrator.domain.effect import Intent
 from orchestrator.domain.errors import ConfigError, InvariantError
-from orchestrator.domain.ids import JobId, RepoName, Sha, TaskId
+from orchestrator.domain.ids import SHARED_HOME, Home, JobId, RepoName, Sha, TaskId
 from orchestrator.domain.job import UNKNOWN_PROGRAM, Job, JobKind
 from orchestrator.domain.lease import Lease
 from orchestrator.domain.stage import Role, Stage
@@ -35,6 +35,7 @@ class Outcome(StrEnum):
     RETRY = "retry"  # an effect is open; look again later
     DEFERRED = "deferred"  # somebody else owns the task
     ENDED = "ended"
+    ELSEWHERE = "elsewhere"  # what comes next is another process's, which sees the work or may do the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,19 @@ class OwnDelivery:
 
     repo: str = ""
     report_within_s: float = 0.0  # so long a new version has to come up; then its deploy is undone without it
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What of tasks this process can see: the work in its own state folder, and what the forges have."""
+
+    home: Home = SHARED_HOME
+    lost: Callable[[Home], bool] = lambda home: False  # whether nothing in a worker's home runs any more
+
+    @property
+    def worker(self) -> bool:
+        """Whether this process does nothing but agents' work."""
+        return self.home != SHARED_HOME
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,12 @@ class Tools:
     stop_job: Callable[[JobId], None]  # end what runs for a job that was cancelled
     ours: OwnDelivery = OwnDelivery()
     telemetry: Telemetry = field(default_factory=Telemetry)
+    reach: Reach = Reach()
+
+    def hand_on(self, task_id: TaskId) -> None:
+        """The forge or the database has what a worker has made of a task: others go on with it."""
+        if self.reach.worker:
+            self.wake([task_id])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +138,9 @@ class Configs:
         """
         key = (repo, base)
         if key not in self._parsed:
-            data = self._places.of(repo).clone.read(base, CONFIG_FILE, MAX_CONFIG_BYTES)
+            clone = self._places.of(repo).clone
+            clone.want(base)
+            data = clone.read(base, CONFIG_FILE, MAX_CONFIG_BYTES)
             if data is None:
                 raise ConfigError(
                     f"{repo} has no {CONFIG_FILE} at {base[:12]}: how to check and deploy it is not known.",

@@ -74,7 +74,7 @@ class Work:
         if found is not None and found.status is JobStatus.FAILED:
             reason = f"{kind} failed {found.attempts} times: {found.error or 'no reason was given'}"
             return self._moves.hold(at, Hold.ESCALATED, reason)
-        return self._moves.enqueue(at, kind, subject=self._subject(at, kind))
+        return self._moves.enqueue(at, kind, subject=self.subject(at, kind))
 
     def harvest(self, at: Situation, step: Step) -> Outcome:
         """Take the agent's commits over into the ledger. What is wrong with them is the gate's business."""
@@ -119,12 +119,14 @@ class Work:
     ) -> Outcome:
         task = at.task
         if name == "14-staging-log.md":
-            return self._moves.mark(
-                at,
-                step,
-                {"subject": wanted},
-                also=lambda tx: evidence.keep_document(tx, task, name, wanted, data),
-            )
+
+            def keep(tx: Tx) -> None:
+                evidence.keep_document(tx, task, name, wanted, data)
+                tasks.set_work_home(tx, task.id, None)
+
+            outcome = self._moves.mark(at, step, {"subject": wanted}, also=keep)
+            self._tools.hand_on(task.id)
+            return outcome
         message = f"{task.work_item}: {name} of round {task.round}\n"
         sha = at.place.clone.commit_files(_head(at), {path: data}, message)
 
@@ -193,6 +195,8 @@ class Work:
 
     def evidence(self, at: Situation) -> Evidence:
         """What a gate may look at, read now."""
+        if (head := at.task.head_sha or at.task.base_sha) is not None:
+            at.place.clone.want(head)
         with self._tools.database.read() as tx:
             fresh = tasks.get(tx, at.task.id)
             seen = gather(tx, fresh, config=at.config, clone=at.place.clone, secrets=self._tools.secrets)
@@ -223,9 +227,10 @@ class Work:
             return self._moves.hold(
                 at, Hold.ESCALATED, f"{kind} did not deliver a usable {name} in {times} runs: {brief}"
             )
-        return self._moves.enqueue(at, kind, subject=self._subject(at, kind), brief=brief)
+        return self._moves.enqueue(at, kind, subject=self.subject(at, kind), brief=brief)
 
-    def _subject(self, at: Situation, kind: JobKind) -> str | None:
+    def subject(self, at: Situation, kind: JobKind) -> str | None:
+        """What a job of this kind is about now."""
         if kind in (JobKind.REVIEWER, JobKind.TESTER):
             return at.task.gated_sha
         if at.task.stage in (Stage.DEPLOY_STAGING, Stage.DEPLOY):
@@ -234,7 +239,7 @@ class Work:
         return at.task.head_sha
 
     def _judged_sha(self, at: Situation, name: str) -> str:
-        return self._subject(at, WRITTEN_BY[name]) or ""
+        return self.subject(at, WRITTEN_BY[name]) or ""
 
     def _why_queue_again(self, at: Situation, main: Sha) -> Outcome | None:
         """Main's configuration has changed since the slots were taken: it is broken, or asks for other places."""

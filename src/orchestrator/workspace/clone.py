@@ -36,6 +36,7 @@ FORGE_HEADS = "refs/forge/heads/"
 RESCUE = "refs/orch/rescue/"
 WORK = "refs/orch/work/"
 WORK_TREE_TIMEOUT_S = 300.0
+REMEMBERED = 10_000  # commits that need not be looked for again
 
 
 class Clone(History):
@@ -64,6 +65,7 @@ class Clone(History):
         self._fetch_settings = tuple(fetch_settings)
         self._fetcher = Fetcher(self.refs, clock, entropy)
         self._fetches = SharedStep(self._fetch)
+        self._here: set[Sha] = set()  # commits that were seen here
 
     def open_or_create(self) -> "Clone":
         """Make the clone where there is none; repeating is harmless. Fetching is a step of its own.
@@ -83,6 +85,22 @@ class Clone(History):
         :raises AuthorityUnreachable: a stranger's lock stays in the clone.
         """
         self._fetches.run()
+
+    def want(self, sha: Sha) -> None:
+        """See to it that a commit is here, if the forge has it: another process of ours may have pushed it.
+
+        :raises GitError: as :meth:`fetch`.
+        :raises AuthorityUnreachable: as :meth:`fetch`.
+        """
+        if sha in self._here:
+            return
+        if not self.has(sha):
+            self.fetch()
+            if not self.has(sha):
+                return
+        if len(self._here) >= REMEMBERED:
+            self._here.clear()
+        self._here.add(sha)  # objects are never thrown away
 
     def tip(self, branch: str) -> Sha | None:
         """A branch's tip as the forge had it at the last fetch, None where there was none."""

@@ -5,6 +5,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -148,3 +149,30 @@ def test_a_service_ends_by_itself_where_a_newer_version_has_taken_over(shop: Orc
         said = shop("serve")
         assert said.code == 2
         assert "Start the newer version" in said.err
+
+
+def test_a_worker_leaves_its_agent_at_work_when_it_is_stopped_and_finds_it_again(shop: Orch) -> None:
+    """The services run no agents. One without a state folder of its own is no worker."""
+    shop.settings |= {"ORCH_MAX_AGENTS": "0", "ORCH_RECONCILER_INTERVAL_S": "0.5"}
+    registered(shop, seconds=4)
+    worker = replace(shop, home=shop.folder / "worker", settings={**shop.settings, "ORCH_MAX_AGENTS": "1"})
+    with shop.serving() as service:
+        assert "is in use by orch serve" in shop("worker").err
+        assert shop("task", "add", "Ticket", "--label", "fast").code == 0
+        with worker.started("worker") as first:
+            wait_until(lambda: running_in(worker, "development"))
+            assert ended(first).code == 0
+        assert running_in(worker, "development")
+        with worker.started("worker") as second:
+            wait_until(lambda: stages(shop) == ["done"])
+            assert worker("worker", "--check", "--json").data["alive"] is True
+            assert "  orch worker on" in shop("doctor").out
+            assert ended(second).code == 0
+        assert ended(service).code == 0
+    runs = rows(shop, "SELECT kind, home <> '' FROM agent_runs JOIN jobs ON jobs.id = job_id ORDER BY 1")
+    assert runs == [(kind, True) for kind in ("analyst", "developer", "reviewer", "tester")]
+
+
+def test_a_worker_wants_a_database_that_it_shares(orch: Orch) -> None:
+    said = orch("worker")
+    assert (said.code, "shares a PostgreSQL database" in said.err) == (2, True)

@@ -1,4 +1,4 @@
-"""The service as a process of its own, which ends itself by SIGKILL at a waypoint: argv = home, name, count."""
+"""The service as a process of its own, which ends itself by SIGKILL at a waypoint: argv = home, name, count, role."""
 
 import os
 import signal
@@ -26,12 +26,12 @@ class KillAt:
 
 
 def main() -> None:
-    home, point, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    home, point, count, role = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     settings: Settings = load_settings({n: v for n, v in environ.items() if n.startswith("ORCH_")})
     outside = Outside(environ, waypoints=KillAt(point, count))
     (home / "service.pid").write_text(str(os.getpid()))
-    with open_app(settings, environ, role="run", outside=outside) as app, Service(app):
+    with open_app(settings, environ, role=role, outside=outside) as app, Service(app):
         threading.Event().wait(600)
 
 

@@ -179,7 +179,7 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_PORT", "65536", "ORCH_PORT is '65536'"),
         ("ORCH_PORT", "-1", "ORCH_PORT is '-1'"),
         ("ORCH_PORT", "\u0663", "ORCH_PORT is"),
-        ("ORCH_MAX_AGENTS", "0", "from 1 to 256"),
+        ("ORCH_MAX_CHECKS", "0", "from 1 to 256"),
         ("ORCH_MAX_AGENTS_TOTAL", "many", "from 0 to 10000"),
         ("ORCH_MAX_AGENTS_BY_KIND", "claude", "kind=number pairs separated by commas"),
         ("ORCH_MAX_AGENTS_BY_KIND", "cloud=2", "the names are claude, codex, command, scripted"),

@@ -12,10 +12,10 @@ import pytest
 from orchestrator.daemons.job_reaper import JobReaper
 from orchestrator.daemons.lost_jobs import LostJobs
 from orchestrator.daemons.recovery import Recovery
-from orchestrator.db import jobs, leases, tasks
+from orchestrator.db import homes, jobs, leases, tasks
 from orchestrator.domain.errors import OutsideError
-from orchestrator.domain.ids import BootId, JobId, RunId
-from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RunId
+from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.observability.telemetry import Telemetry
@@ -28,6 +28,7 @@ from tests.fixtures_db import Store
 from tests.fixtures_ownership import ME, OTHER, TTL_S, Logged, ownership, register
 
 BACKSTOP_S = 3600.0
+AWAY = Home("a-worker-s")
 GONE = 1  # start ticks that no process has
 
 
@@ -74,6 +75,7 @@ class Shop:
     hands: Hands = field(default_factory=Hands)
     processes: Noting = field(default_factory=Noting)
     scope: Scope = field(default_factory=Scope)  # of the reaper
+    lies: Home = SHARED_HOME  # whose state folder it has
 
     def __post_init__(self) -> None:
         store, nobody = self.store, SimpleNamespace(wake=lambda ids, owner: None)
@@ -85,7 +87,7 @@ class Shop:
         hands = cast(Any, self.hands)
         lost = LostJobs(
             store.database, hands, hands, boot_id=ME, judge=judge, process_ttl_s=TTL_S, max_running_s=BACKSTOP_S,
-            clock=store.clock, telemetry=Telemetry(),
+            clock=store.clock, telemetry=Telemetry(), home=self.lies,
         )  # fmt: skip
         self.reaper = JobReaper(
             store.database, hands, hands, lost, boot_id=ME, clock=store.clock, interval_s=1.0,
@@ -96,15 +98,24 @@ class Shop:
             process_ttl_s=TTL_S, max_held_s=3600.0, clock=store.clock,
         )  # fmt: skip
 
-    def left(self, kind: JobKind = JobKind.ANALYST, *, run: bool = True, by: BootId = OTHER) -> Job:
+    def left(
+        self,
+        kind: JobKind = JobKind.ANALYST,
+        *,
+        run: bool = True,
+        by: BootId = OTHER,
+        home: Home = SHARED_HOME,
+    ) -> Job:
         """A job that somebody has claimed, with a run where it got so far."""
         task = self.store.new_task(stage=Stage.ANALYSIS)
         with self.store.database.write() as tx:
             job_id = jobs.enqueue(tx, tasks.get(tx, task.id), jobs.NewJob(kind))
-            job = jobs.claim_next_job(tx, by)
+            job = jobs.claim_next_job(tx, by, home=home)
             assert job is not None and job.id == job_id
             if run:
-                jobs.add_run(tx, job, agent="command", model=None, run_dir=str(self.home / f"run-{job.id}"))
+                jobs.add_run(
+                    tx, job, agent="command", model=None, run_dir=str(self.home / f"run-{job.id}"), home=home
+                )
         return job
 
     def job(self, job: Job) -> Job:
@@ -258,3 +269,38 @@ def test_a_process_that_starts_meanwhile_keeps_its_check(shop: Shop) -> None:
     assert shop.recovery.requeue_running_jobs() == 1
     assert shop.job(left).status is JobStatus.QUEUED
     assert (shop.owner(others[0]), shop.job(others[0]).status) == ("new", JobStatus.RUNNING)
+
+
+@pytest.mark.parametrize("silent_s", [899.0, 961.0])
+def test_a_run_in_a_workers_home_is_left_to_the_worker_until_nothing_can_run_there(
+    shop: Shop, silent_s: float
+) -> None:
+    """Its folder is not looked at; what it has cost is kept, should the worker come back and say so."""
+    with shop.store.database.write() as tx:
+        homes.enter(tx, AWAY, host="one", folder="/state", lost_after_s=960.0)
+    job = shop.left(home=AWAY)
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    shop.store.clock.advance(silent_s)
+    shop.beat()
+    lost = silent_s > 960.0
+    assert shop.reaper.run_once()["dead_owner"] == (1 if lost else 0)
+    assert shop.hands.adopted == []
+    assert shop.job(job).status is (JobStatus.QUEUED if lost else JobStatus.RUNNING)
+    late = RunResult(RunOutcome.DONE, 0, Usage(7))
+    with shop.store.database.write() as tx:
+        assert jobs.finish_run(tx, RunId(1), late)
+        assert not jobs.finish_run(tx, RunId(1), late)
+        assert jobs.spent(tx, job.task_id).input_tokens == 7
+        assert jobs.finish(tx, job, OTHER, JobStatus.DONE) is not lost
+
+
+def test_a_worker_adopts_the_runs_of_its_own_home_alone(store: Store, tmp_path: Path) -> None:
+    register(store, start_ticks=GONE)
+    shop = Shop(store, tmp_path / "state", lies=AWAY)
+    own, others = shop.left(home=AWAY), shop.left()
+    agent, check = shop.left(run=False), shop.left(JobKind.CI, run=False)
+    found = shop.recovery.adopt()
+    assert (found["adopted"], found["requeued"], found["owner_may_live"]) == (1, 1, 2)
+    assert shop.hands.watched == [own.id]
+    assert (shop.owner(others), shop.owner(check)) == (OTHER, OTHER)
+    assert shop.job(agent).status is JobStatus.QUEUED

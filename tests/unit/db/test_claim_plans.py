@@ -19,6 +19,7 @@ CLAIM = {
     "checks_allowed": True,
     "repos": json.dumps(["sample"]),
     "believable": BELIEVABLE,
+    "home": "",
     "limits": json.dumps({"all": 50, "repo/sample": 50, "agent/claude": 50}),
     "step_s": 3600.0,
 }

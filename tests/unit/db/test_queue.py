@@ -5,7 +5,7 @@ import pytest
 from orchestrator.db import jobs, tasks
 from orchestrator.db.jobs import NewJob
 from orchestrator.domain.errors import ConstraintRefused
-from orchestrator.domain.ids import BootId
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.domain.job import Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.lease import BELIEVABLE
 from orchestrator.domain.stage import Stage
@@ -330,3 +330,35 @@ def test_a_look_after_an_undo_is_no_start_and_waits_for_no_hold(store: Store) ->
         jobs.enqueue(tx, task, NewJob(JobKind.PRODUCTION_HEALTH, undo=7))
         tasks.hold(tx, task.id, Hold.ESCALATED, "production was rolled back")
     assert claimed(store).kind is JobKind.PRODUCTION_HEALTH
+
+
+def test_work_that_no_forge_has_is_gone_on_with_where_it_lies(store: Store) -> None:
+    """By the orchestrators, whose folder is theirs together, or by one worker; pushed, it is everybody's."""
+    task, _ = enqueue(store)
+    worker, another = Home("worker"), Home("another")
+
+    def who(home: Home) -> bool:
+        with store.database.write() as tx:
+            job = jobs.claim_next_job(tx, ME, home=home)
+            return job is not None and jobs.requeue(tx, job, ME, error="", brief="", free=True)
+
+    for home, claim in (
+        (None, [True, True, True]),
+        (SHARED_HOME, [True, False, False]),
+        (worker, [False, True, False]),
+    ):
+        with store.database.write() as tx:
+            tasks.set_work_home(tx, task.id, home)
+        assert [who(home) for home in (SHARED_HOME, worker, another)] == claim
+    job = claimed_at(store, worker)
+    with store.database.write() as tx:
+        jobs.add_run(tx, job, agent="scripted", model=None, run_dir="/runs/1", home=another)
+        assert tasks.get(tx, task.id).work_home == another
+        assert tasks.away_at(tx, another) == [task.id]
+
+
+def claimed_at(store: Store, home: Home) -> Job:
+    with store.database.write() as tx:
+        job = jobs.claim_next_job(tx, ME, home=home)
+    assert job is not None
+    return job

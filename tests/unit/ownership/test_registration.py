@@ -6,14 +6,14 @@ from contextlib import contextmanager
 import pytest
 
 from orchestrator.daemons.heartbeat import Heartbeat
-from orchestrator.db import leases
+from orchestrator.db import homes, leases
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import DatabaseError, OperatorError
-from orchestrator.domain.ids import BootId
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.domain.lease import switches
 from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.ownership.judge import Judge
-from orchestrator.ownership.registration import Registration
+from orchestrator.ownership.registration import WORKER, OwnHome, Registration
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import SystemProcesses
 from tests.fixtures_db import Store
@@ -48,13 +48,22 @@ class Slow:
 
 
 def registration(
-    store: Store, database: Database | None = None, *, boot_id: BootId = ME, scope: Scope = EVERYTHING
+    store: Store,
+    database: Database | None = None,
+    *,
+    boot_id: BootId = ME,
+    scope: Scope = EVERYTHING,
+    state: str = "",
+    home: Home = SHARED_HOME,
 ) -> Registration:
+    said = switches(scope) + (f" state={state}" if state else "")
+    own = OwnHome(home, "/state", 960.0) if home else None
     term, processes = Term(store.clock, TTL_S), SystemProcesses()
     judge = Judge(boot_id=boot_id, processes=processes, clock=store.clock, term=term)
     return Registration(
-        database or store.database, boot_id, processes, store.clock, term, judge, "serve", switches(scope)
-    )
+        database or store.database, boot_id, processes, store.clock, term, judge,
+        WORKER if home else "serve", said, "one" if home else "", own,
+    )  # fmt: skip
 
 
 def on_the_list(store: Store) -> list[str]:
@@ -194,3 +203,31 @@ def test_who_was_off_the_list_does_not_come_back_beside_other_switches(store: St
     other.leave()
     assert me.beat()
     assert me.term.number() == 1
+
+
+def test_a_worker_has_a_state_folder_of_its_own_beside_the_others_and_is_heard_of(store: Store) -> None:
+    registration(store, boot_id=BootId("first"), state="theirs").enter()
+    worker = registration(store, home=Home("mine"))
+    worker.enter()
+    registration(store, boot_id=BootId("second"), state="theirs").enter()
+    for passed, lost in ((961.0, True), (0.0, False)):
+        store.clock.advance(passed)
+        if not lost:
+            assert worker.beat()
+        with store.database.read() as tx:
+            found = homes.get(tx, Home("mine"))
+        assert found is not None
+        assert (found.lost, found.host, found.folder) == (lost, "one", "/state")
+
+
+@pytest.mark.parametrize("worker_first", [True, False])
+def test_no_state_folder_is_an_orchestrator_s_and_a_worker_s(store: Store, worker_first: bool) -> None:
+    served = registration(store, boot_id=BootId("first"), state="one-folder")
+    worker = registration(store, home=Home("one-folder"))
+    first, second = (worker, served) if worker_first else (served, worker)
+    first.enter()
+    with pytest.raises(OperatorError, match="This state folder is"):
+        second.enter()
+    assert len(on_the_list(store)) == 1
+    with store.database.read() as tx:
+        assert (homes.get(tx, Home("one-folder")) is not None) is worker_first

@@ -38,6 +38,7 @@ WHERE status = 'queued' AND id = (
               AND (not_before IS NULL OR not_before <= utc_now())
               AND (undo IS NOT NULL -- a look after an undo only asks; what else is held starts nothing,
                    OR (SELECT hold IS NOT NULL FROM tasks WHERE tasks.id = jobs.task_id) IS NOT TRUE)
+              AND (SELECT work_home <> :home FROM tasks WHERE tasks.id = jobs.task_id) IS NOT TRUE
               AND (SELECT epoch >= :believable FROM transition_epoch -- nor does what could not go on from there
                    WHERE transition_epoch.task_id = jobs.task_id) IS NOT TRUE
             ORDER BY jobs.id LIMIT 1), firsts.place + 1
@@ -126,18 +127,26 @@ SELECT * FROM jobs WHERE status = 'queued' ORDER BY priority DESC, id LIMIT 1000
 SELECT * FROM jobs WHERE task_id = :task_id ORDER BY id DESC LIMIT :limit;
 
 -- name: add_run
-INSERT INTO agent_runs (job_id, task_id, attempt, agent, model, run_dir, started_at)
-VALUES (:job_id, :task_id, :attempt, :agent, :model, :run_dir, utc_now()) RETURNING id;
+INSERT INTO agent_runs (job_id, task_id, attempt, agent, model, run_dir, home, started_at)
+VALUES (:job_id, :task_id, :attempt, :agent, :model, :run_dir, :home, utc_now()) RETURNING id;
 
 -- name: finish_run
 UPDATE agent_runs SET outcome = :outcome, exit_code = :exit_code, model = coalesce(:model, model),
     input_tokens = :input_tokens, output_tokens = :output_tokens, cache_read_tokens = :cache_read_tokens,
     cache_write_tokens = :cache_write_tokens, cost_usd = :cost_usd, summary = :summary, session_id = :session_id,
     finished_at = utc_now()
-WHERE id = :run_id AND outcome IS NULL;
+WHERE id = :run_id AND (outcome IS NULL OR outcome = 'lost');
 
 -- name: open_run_of_job
 SELECT * FROM agent_runs WHERE job_id = :job_id AND outcome IS NULL ORDER BY id DESC LIMIT 1;
+
+-- name: untidied_at
+SELECT DISTINCT task_id FROM agent_runs JOIN tasks ON tasks.id = task_id
+WHERE home = :home AND home <> '' AND agent_runs.tidied_at IS NULL AND stage IN ('done', 'cancelled')
+ORDER BY task_id LIMIT :limit;
+
+-- name: tidied_at
+UPDATE agent_runs SET tidied_at = utc_now() WHERE task_id = :task_id AND home = :home AND tidied_at IS NULL;
 
 -- name: runs_of_task
 SELECT agent_runs.*, jobs.kind, jobs.stage, jobs.round FROM agent_runs JOIN jobs ON jobs.id = job_id

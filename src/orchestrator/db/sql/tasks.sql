@@ -125,6 +125,12 @@ UPDATE tasks SET config_sha = :config_sha WHERE id = :task_id;
 -- name: set_head
 UPDATE tasks SET head_sha = :head_sha, updated_at = utc_now() WHERE id = :task_id;
 
+-- name: set_work_home
+UPDATE tasks SET work_home = :home WHERE id = :task_id AND work_home IS NOT :home;
+
+-- name: away_at
+SELECT id FROM tasks WHERE work_home = :home AND stage NOT IN ('done', 'cancelled') ORDER BY id LIMIT 1000;
+
 -- name: set_gated
 UPDATE tasks SET gated_sha = :gated_sha, updated_at = utc_now() WHERE id = :task_id;
 

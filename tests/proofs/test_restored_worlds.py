@@ -117,6 +117,7 @@ def test_a_bug_of_the_acceptance_is_found(put_back: World, bug: str, monkeypatch
     assert kind in _kinds(_to_the_end(put_back))
 
 
+@pytest.mark.long
 def test_a_guard_that_opens_is_found(put_back: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "judge", _nothing)
     monkeypatch.setattr(Traces, "finding", None)

@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.fixtures_orch import CONFIG, Here, Orch, ended
 from tests.waiting import wait_until
 
 SCRIPT = """\
@@ -32,11 +32,11 @@ def database_kind() -> str:
 
 
 @pytest.fixture
-def filed(orch: Orch) -> Orch:
+def filed(here: Here) -> Here:
     """One ticket that nobody has looked at."""
-    assert orch("init", cwd=orch.checkout().folder).code == 0
-    assert orch("task", "add", "A ticket").code == 0
-    return orch
+    assert here("init", cwd=here.orch.checkout().folder).code == 0
+    assert here("task", "add", "A ticket").code == 0
+    return here
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_there_and_back_with_nothing_in_flight_lost(shop: Orch, empty_postgres_u
         assert ended(service).code == 0
     runs = "SELECT count(*) FROM agent_runs JOIN jobs ON jobs.id = job_id WHERE kind = 'developer'"
     assert on_server(empty_postgres_url, runs) == [(2,)]  # adopted: nobody was paid twice
-    filed = shop("task", "add", "A third", "--json")
-    assert filed.data["work_item"] == "SHOP-3", filed.err  # numbers go on
+    third = shop("task", "add", "A third", "--json")
+    assert third.data["work_item"] == "SHOP-3", third.err  # numbers go on
 
     back = shop.home / "back.db"
     said = shop("db", "copy", f"sqlite://{back}")
@@ -103,13 +103,13 @@ def test_there_and_back_with_nothing_in_flight_lost(shop: Orch, empty_postgres_u
     assert in_file(shop, guards, "back.db") == in_file(shop, guards)
 
 
-def test_guards_are_on_again(filed: Orch, empty_postgres_url: str) -> None:
+def test_guards_are_on_again(filed: Here, empty_postgres_url: str) -> None:
     assert filed("db", "copy", empty_postgres_url).code == 0
     with closing(psycopg.connect(empty_postgres_url)) as connection, pytest.raises(psycopg.IntegrityError):
         connection.execute("UPDATE events SET data = '{}'")
 
 
-def test_a_target_that_holds_something_is_left_as_it_is(filed: Orch, empty_postgres_url: str) -> None:
+def test_a_target_that_holds_something_is_left_as_it_is(filed: Here, empty_postgres_url: str) -> None:
     assert filed("db", "copy", empty_postgres_url).code == 0
     before = on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id")
     said = filed("db", "copy", empty_postgres_url)
@@ -118,20 +118,20 @@ def test_a_target_that_holds_something_is_left_as_it_is(filed: Orch, empty_postg
     assert on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id") == before
 
 
-def test_a_damaged_row_is_refused_and_nothing_is_copied(filed: Orch, empty_postgres_url: str) -> None:
-    with closing(sqlite3.connect(filed.home / "orchestrator.db")) as connection, connection:
+def test_a_damaged_row_is_refused_and_nothing_is_copied(filed: Here, empty_postgres_url: str) -> None:
+    with closing(sqlite3.connect(filed.orch.home / "orchestrator.db")) as connection, connection:
         connection.execute("UPDATE repositories SET added_at = x'00ff'")
     said = filed("db", "copy", empty_postgres_url)
     assert said.code == 3
     assert "A row of repositories holds bytes" in said.err
     assert on_server(empty_postgres_url, "SELECT count(*) FROM events") == [(0,)]
-    with closing(sqlite3.connect(filed.home / "orchestrator.db")) as connection, connection:
+    with closing(sqlite3.connect(filed.orch.home / "orchestrator.db")) as connection, connection:
         connection.execute("UPDATE repositories SET added_at = 'x'")
     assert filed("db", "copy", empty_postgres_url).code == 0
 
 
-def test_not_beside_a_service(filed: Orch, empty_postgres_url: str) -> None:
-    with filed.serving() as service:
+def test_not_beside_a_service(filed: Here, empty_postgres_url: str) -> None:
+    with filed.orch.serving() as service:
         said = filed("db", "copy", empty_postgres_url)
         assert said.code == 2
         assert f"orch serve (pid {service.pid})" in said.err
@@ -146,9 +146,8 @@ def test_not_beside_a_service(filed: Orch, empty_postgres_url: str) -> None:
         ("sqlite:///tmp/other.db", "from server to server use pg_dump"),
     ],
 )
-def test_a_target_that_is_none(orch: Orch, target: str, words: str) -> None:
-    assert orch("init", cwd=orch.checkout().folder).code == 0
-    said = orch("db", "copy", target)
+def test_a_target_that_is_none(filed: Here, target: str, words: str) -> None:
+    said = filed("db", "copy", target)
     assert said.code == 2
     assert words in said.err
     assert "cnry-pw" not in said.err

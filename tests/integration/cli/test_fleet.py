@@ -63,6 +63,7 @@ def running_in(orch: Orch, stage: str) -> bool:
     return rows(orch, query) == [(1,)] and bool(orch.supervisors())
 
 
+@pytest.mark.long
 def test_each_ticket_is_delivered_once_and_both_have_worked(shop: Orch) -> None:
     """The second has room where the first has none, and hears of it."""
     registered(shop)

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
-from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.fixtures_orch import CONFIG, Here, Orch, ended
 
 NO_AGENT = CONFIG.replace('kind = "scripted"', 'kind = "command"\ncommand = ["/nonexistent/agent"]')
 
@@ -50,6 +50,7 @@ def test_waits_for_what_comes_of_a_decision(orch: Orch) -> None:
     assert "SHOP-1 is cancelled" in said.out
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_watching_alone(orch: Orch) -> None:
     hand = orch.checkout(files={".orchestrator.toml": CONFIG.replace('"true"', '"sleep 60"')})
     assert orch("init", cwd=hand.folder).code == 0
@@ -66,26 +67,25 @@ def test_an_interrupt_ends_the_watching_alone(orch: Orch) -> None:
         assert ended(service).code == 0
 
 
-def test_after_a_broken_merge_the_guide_is_named_and_no_cancel(orch: Orch) -> None:
-    hand = orch.checkout()
-    assert orch("init", cwd=hand.folder).code == 0
-    assert orch("task", "add", "Ship it", cwd=hand.folder).code == 0
-    desk = orch.desk()
+def test_after_a_broken_merge_the_guide_is_named_and_no_cancel(here: Here) -> None:
+    hand = here.orch.checkout()
+    assert here("init", cwd=hand.folder).code == 0
+    assert here("task", "add", "Ship it", cwd=hand.folder).code == 0
+    desk = here.orch.desk()
     desk.move("SHOP-1", Stage.DEPLOY)
     desk.hold("SHOP-1", Hold.ESCALATED, "production did not come back")
     desk.freeze("SHOP-1", "production did not come back")
     desk.database.close()
-    said = orch("watch", "SHOP-1")
+    said = here("watch", "SHOP-1")
     assert said.code == 1, said.err
     assert "orch unfreeze shop" in said.out and "docs/how-to/frozen-repository.md" in said.out
     assert "cancel" not in said.out
 
 
-@pytest.mark.long(but=["SHOP-9"])
 @pytest.mark.parametrize("task", ["SHOP-9", "../x"])
-def test_an_unknown_task_is_named(orch: Orch, task: str) -> None:
-    assert "nothing in" in orch("watch", task).err
-    assert orch("init", cwd=orch.checkout().folder).code == 0
-    said = orch("watch", task)
+def test_an_unknown_task_is_named(here: Here, task: str) -> None:
+    assert "nothing in" in here("watch", task).err
+    assert here("init", cwd=here.orch.checkout().folder).code == 0
+    said = here("watch", task)
     assert said.code == 2
     assert "There is no task" in said.err

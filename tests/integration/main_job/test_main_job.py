@@ -73,6 +73,7 @@ def test_a_rejected_development_comes_back_and_is_delivered(main_job: MainJob) -
     assert not main_job.left_running(story)
 
 
+@pytest.mark.long
 def test_a_rate_limit_parks_the_job_and_costs_no_attempt(tmp_path: Path, main_job_url: str | None) -> None:
     # Between the developer's second file and its commit; the program itself tries twice.
     limited = shipped_with(tmp_path / "faults", JobKind.DEVELOPER, LIMIT, LIMIT, at=2)

@@ -50,6 +50,7 @@ def test_nothing_is_approved_where_nothing_waits(pipeline: Build) -> None:
     assert line.task(item).stage is Stage.DEVELOPMENT
 
 
+@pytest.mark.long
 def test_approval_of_a_candidate_that_was_given_up_is_refused_and_answered(pipeline: Build) -> None:
     line = pipeline("[approvals]\ndeploy = true\n").start()
     item = line.add()

@@ -90,6 +90,7 @@ def test_main_that_never_rests_calls_a_person_and_frees_the_slots(pipeline: Buil
     assert line.roles(item).count("tester") == 1
 
 
+@pytest.mark.long
 def test_stranger_on_the_branch_voids_the_verdicts(pipeline: Build) -> None:
     line = pipeline().start()
     there, go, hook = block()

@@ -209,6 +209,7 @@ def _answers(line: Pipeline) -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.long
 def test_answer_over_http_without_a_version_is_no_health(pipeline: Build) -> None:
     line = pipeline()
     with _answers(line) as url:

@@ -85,6 +85,7 @@ def test_nothing_is_lifted_or_lent_before_the_undo_has_settled(pipeline: Build) 
     _lend(line, fix)
 
 
+@pytest.mark.long
 def test_an_undo_that_fails_is_told_as_failed_and_only_at_its_end(pipeline: Build) -> None:
     """Production may not run what it should: nobody is told that it was rolled back, and nothing is lent before."""
     line = pipeline(production=True).start()

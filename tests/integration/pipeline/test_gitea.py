@@ -149,6 +149,7 @@ def test_a_server_in_trouble_delays_and_doubles_nothing(delivery: Callable[..., 
     assert 503 in {call.status for call in at.server.journal.calls}
 
 
+@pytest.mark.long
 def test_a_database_that_was_restored_does_nothing_there_until_it_is_accepted(
     delivery: Callable[..., Delivery], tmp_path: Path
 ) -> None:

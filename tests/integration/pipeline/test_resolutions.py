@@ -367,6 +367,7 @@ def _newer(line: Pipeline, name: EffectName, before: EffectOnShow) -> EffectOnSh
 # --- what cannot be said ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_is_settled_or_not_there_or_has_changed_is_refused(pipeline: Build) -> None:
     line = pipeline().start()
     back = _away(line, "merge_pr.intended")

@@ -91,6 +91,7 @@ def test_a_version_that_never_comes_up_is_undone_by_its_own_runner(self_site: Ma
     assert "did not report within" in str(site.story(item).task.hold_reason)
 
 
+@pytest.mark.long
 def test_the_restart_ends_no_agent(self_site: Make) -> None:
     site = self_site()
     site.line.agent({"title": "Another", "role": "analyst", "until": str(site.root / "go")})

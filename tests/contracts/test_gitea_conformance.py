@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.gitea_client import CONTRACTS, Server, conforms
+from tests.contracts.shapes import lacks, shape
 from tests.contracts.spoken_to import Told
 from tests.fakes.gitea import FakeGitea
 from tests.waiting import wait_until
@@ -239,27 +240,6 @@ def test_a_call_that_does_not_fit_the_descriptions_is_noticed(body: Any, status:
 
 
 # --- the fake's bodies beside those that a real server has sent ---------------------------------------------------
-
-
-def shape(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: shape(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [shape(value[0])] if value else []
-    return type(value).__name__
-
-
-def lacks(real: Any, ours: Any, at: str = "") -> list[str]:
-    """What the real body has and ours has not, or has as another kind of value; null may stand for anything."""
-    if "NoneType" in (real, ours) or [] in (real, ours):
-        return []
-    if isinstance(real, dict) and isinstance(ours, dict):
-        missing = [f"{at}.{name} is missing" for name in real.keys() - ours.keys()]
-        both = real.keys() & ours.keys()
-        return missing + [wrong for name in both for wrong in lacks(real[name], ours[name], f"{at}.{name}")]
-    if isinstance(real, list) and isinstance(ours, list):
-        return lacks(real[0], ours[0], f"{at}[]")
-    return [] if real == ours else [f"{at}: {real} there, {ours} here"]
 
 
 def kind_of_call(method: str, path: str, status: int) -> str:

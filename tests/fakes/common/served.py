@@ -6,6 +6,8 @@ import re
 import socket
 import threading
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -67,6 +69,10 @@ class Served:
     def answer(self, asked: Asked) -> Answer:
         raise NotImplementedError
 
+    def now(self) -> datetime:
+        """The server's clock, as its answers tell it."""
+        return datetime.now(UTC)
+
     def error(self, status: int) -> Any:
         """The body of a failure that has no reason of its own."""
         raise NotImplementedError
@@ -104,6 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """The journal is the log."""
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return format_datetime(self.server.hub.now(), usegmt=True)
 
     def do_GET(self) -> None:
         self._serve()

@@ -127,6 +127,7 @@ def http_page() -> str:
         ready=lambda: True,
         register=nobody,
         restore=cast(Acceptance, nobody),
+        connect=nobody,
     )
     routes = [
         [f"`{method} {route.path}`", " ".join((route.endpoint.__doc__ or "").split()).replace("``", "`")]

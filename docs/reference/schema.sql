@@ -242,7 +242,7 @@ CREATE TABLE outbox (
     parked_at  TEXT,
     error      TEXT,
     created_at TEXT NOT NULL
-, channel TEXT CHECK (channel IS NULL OR kind = 'alert'));
+, channel TEXT CHECK (channel IS NULL OR kind = 'alert'), tracker TEXT CHECK (tracker IS NULL OR kind <> 'alert'));
 
 CREATE TABLE outside_failures (
     task_id   INTEGER PRIMARY KEY REFERENCES tasks (id),
@@ -365,6 +365,32 @@ CREATE TABLE tasks (
     CHECK ((hold IS NULL) = (hold_since IS NULL))
 );
 
+CREATE TABLE tracker_projects (
+    repo          TEXT PRIMARY KEY REFERENCES repositories (name),
+    tracker       TEXT NOT NULL,
+    location      TEXT NOT NULL,     -- for people, and for its adapter
+    remote_id     TEXT NOT NULL,     -- what the tracker itself calls it
+    our_user      TEXT,              -- our own user there
+    read_to       TEXT,              -- what has changed up to then, by the tracker's clock, has been seen
+    due_at        TEXT,              -- when it is read next; NULL: now
+    failing_since TEXT,              -- nothing could be read since
+    told          TEXT,              -- what a person knows of it, while that is so: 'failing', 'silent'
+    heard_at      TEXT,              -- when a webhook last told of it
+    changed_at    TEXT,              -- the last change of which one should have told
+    UNIQUE (tracker, remote_id)
+);
+
+CREATE TABLE tracker_tickets (
+    tracker     TEXT NOT NULL,
+    external_id TEXT NOT NULL,
+    repo        TEXT NOT NULL REFERENCES repositories (name),
+    since       TEXT NOT NULL,       -- by the tracker's clock: what was said before is no word about the task
+    seen        TEXT,                -- its last change that was read, by that clock
+    hints       INTEGER NOT NULL DEFAULT 0,
+    looked_at   TEXT,
+    PRIMARY KEY (tracker, external_id)
+);
+
 CREATE TABLE transition_epoch (
     task_id INTEGER PRIMARY KEY REFERENCES tasks (id),
     epoch   INTEGER NOT NULL CHECK (epoch >= 0)
@@ -437,6 +463,8 @@ CREATE INDEX tasks_open ON tasks (repo, id) WHERE stage NOT IN ('done', 'cancell
 
 CREATE INDEX tasks_untidied ON tasks (id)
     WHERE stage IN ('done', 'cancelled') AND tidied_at IS NULL;
+
+CREATE INDEX tracker_tickets_hinted ON tracker_tickets (repo) WHERE hints > 0;
 
 CREATE TRIGGER coverage_baseline_is_never_rewritten BEFORE UPDATE ON coverage_baseline
 BEGIN SELECT RAISE(ABORT, 'a coverage baseline is never rewritten'); END;

@@ -14,6 +14,7 @@ from orchestrator.db import repositories
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
 from orchestrator.domain.ids import RepoName
+from orchestrator.domain.task import Task
 from orchestrator.forges.forge import Forge
 from orchestrator.forges.git_access import SETTINGS, GitAccess
 from orchestrator.forges.local import LocalForge
@@ -75,6 +76,18 @@ class Repositories:
             if repo not in self._open:
                 self._open[repo] = self._opened(known)
             return self._open[repo]
+
+    def pull_request(self, task: Task) -> str | None:
+        """Where people see a task's pull request; None where it has none, or its forge has no pages.
+
+        :raises NotFound: its repository is not registered.
+        """
+        with self._database.read() as tx:
+            known = repositories.get(tx, task.repo)
+        page = {GITEA: "pulls", GITHUB: "pull"}.get(known.forge)
+        if task.pr_number is None or page is None:
+            return None
+        return f"{known.location}/{page}/{task.pr_number}"
 
     def register(self, source: Path, *, name: str, prefix: str) -> repositories.Repository:
         """Make a repository's local forge from a checkout (which is not touched) and register it.

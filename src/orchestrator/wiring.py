@@ -30,6 +30,7 @@ from orchestrator.daemons.schema_watch import SchemaWatch
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.task_driver import TaskDriver
+from orchestrator.daemons.ticket_watch import TicketWatch
 from orchestrator.db import evidence, homes, leases, mail
 from orchestrator.db.counted import CountedDatabase
 from orchestrator.db.database import Database
@@ -86,11 +87,14 @@ from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.stage_engine.engine import StageEngine
 from orchestrator.stage_engine.situation import Configs, OwnDelivery, Reach, Tools
 from orchestrator.trackers.local import LocalTracker
+from orchestrator.trackers.plane import NAME as PLANE
+from orchestrator.trackers.plane import PlaneTracker
+from orchestrator.trackers.plane_open import plane_projects, shown_as
 from orchestrator.transition_lease import Ownership
 from orchestrator.webhooks.gitea import GiteaHandler
 from orchestrator.webhooks.github import GitHubHandler
 from orchestrator.webhooks.handler import WebhookHandler
-from orchestrator.webhooks.plane import PlaneHandler, PlaneStates
+from orchestrator.webhooks.plane import READ, PlaneHandler, PlaneStates
 from orchestrator.webhooks.receiving import Receiver
 
 DRIVER_THREADS = 2
@@ -201,6 +205,7 @@ class App:
             Closings(database),
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
+        self.plane = plane_projects(settings, database, self.http, self.clock)
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
 
     # --- this process ---------------------------------------------------------------------------------------------
@@ -365,15 +370,22 @@ class App:
     @cached_property
     def webhooks(self) -> tuple[WebhookHandler, ...]:
         """What understands trackers and forges."""
+        return self._plane_handler(PLANE), GiteaHandler(), GitHubHandler()
+
+    def _plane_handler(self, source: str) -> PlaneHandler:
         states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
-        plane = PlaneHandler(user=self.settings.plane_user, states=states)
-        return plane, GiteaHandler(), GitHubHandler()
+        return PlaneHandler(user=self.settings.plane_user, states=states, source=source)
+
+    @cached_property
+    def handlers(self) -> tuple[WebhookHandler, ...]:
+        """What understands all that the inbox holds: webhooks, and what was read elsewhere."""
+        return *self.webhooks, self._plane_handler(READ)
 
     @cached_property
     def webhook_secrets(self) -> Mapping[str, Secrets]:
         """What each of them signs with."""
         return {
-            PlaneHandler.source: self.settings.plane_webhook_secret,
+            PLANE: self.settings.plane_webhook_secret,
             GiteaHandler.source: self.settings.gitea_webhook_secret,
             GitHubHandler.source: self.settings.github_webhook_secret,
         }
@@ -383,7 +395,7 @@ class App:
         """Stores what trackers and forges send."""
         return Receiver(
             self.database,
-            self.webhooks,
+            self.handlers,
             arrived=self.wakeups.inbox.set,
             wake=self._wake(Actor.WEBHOOK),
             telemetry=self.telemetry,
@@ -395,7 +407,7 @@ class App:
         return Inbox(
             self.database,
             self.ownership,
-            self.webhooks,
+            self.handlers,
             interval_s=self.settings.inbox_interval_s,
             wake=self._wake(Actor.WEBHOOK),
             entropy=self.entropy,
@@ -433,6 +445,46 @@ class App:
             entropy=self.entropy,
             telemetry=self.telemetry,
             channel=TELEGRAM,
+        )
+
+    @cached_property
+    def plane_outbox(self) -> Outbox | None:
+        """Tells tickets at Plane; None where none is configured."""
+        if not self.plane.access.configured:
+            return None
+        tracker = PlaneTracker(
+            self.plane.of_task,
+            shown_as(self.settings),
+            self.tracker,
+            self.redactor,
+            pull_request=self.places.pull_request,
+        )
+        return Outbox(
+            self.database,
+            tracker,
+            self.notifier,
+            base_url=self.settings.base_url,
+            interval_s=self.settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+            of=PLANE,
+        )
+
+    @cached_property
+    def ticket_watch(self) -> TicketWatch | None:
+        """Reads tickets at Plane; None where none is configured."""
+        if not self.plane.access.configured:
+            return None
+        settings = self.settings
+        return TicketWatch(
+            self.database,
+            self.plane,
+            self.receiver,
+            self.operations.add_task,
+            interval_s=settings.plane_poll_interval_s,
+            silence_s=settings.plane_silence_s if settings.plane_webhook_secret else None,
+            alert_s=settings.in_doubt_alert_s,
+            clock=self.clock,
         )
 
     def announce_channels(self) -> None:

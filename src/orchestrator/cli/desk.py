@@ -16,6 +16,7 @@ from orchestrator.cli.owner import Owner, owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
+from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Ticket
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.desk import Operations
@@ -86,6 +87,10 @@ class Desk(Protocol):
 
     def register(self, source: Path, name: str, prefix: str, *, at: Elsewhere | None = None) -> Plain:
         """Register a checkout on this machine, or its repository ``at`` a configured server."""
+        ...
+
+    def connect(self, repo: str, plane: str) -> Plain:
+        """Let a repository's tickets come from ``WORKSPACE/PROJECT`` at the configured Plane."""
         ...
 
     def repositories(self) -> list[Plain]:
@@ -187,6 +192,10 @@ class LocalDesk:
         if at is not None:
             return views.record(self._app.register_elsewhere(at, name=name, prefix=prefix))
         return views.record(self._app.register_repository(source, name=name, prefix=prefix))
+
+    def connect(self, repo: str, plane: str) -> Plain:
+        """Let its tickets come from a project at Plane."""
+        return views.record(self._app.plane.connect(RepoName(repo), plane))
 
     def repositories(self) -> list[Plain]:
         """What is registered."""

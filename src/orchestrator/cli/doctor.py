@@ -11,6 +11,7 @@ from orchestrator.cli.desk import settings_for_command
 from orchestrator.cli.forge_checks import forges
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json, width
+from orchestrator.cli.tracker_checks import trackers
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import SystemHttp
 from orchestrator.runtime.process import SystemProcesses
@@ -46,6 +47,7 @@ def command(as_json: bool) -> int:
     found = [
         *examine(settings, os.environ, Git(processes), processes),
         *forges(settings, os.environ, http),
+        *trackers(settings, os.environ),
         *channels(settings, http),
     ]
     bad = [finding for finding in found if finding.level is Level.FAILED]

@@ -22,6 +22,9 @@ from orchestrator.runtime.process import Processes, SystemProcesses
 @click.option("--prefix", help="What its task numbers begin with, such as SHOP for SHOP-1.")
 @click.option("--gitea", metavar="OWNER/NAME", help="Its name at the Gitea or Forgejo of ORCH_GITEA_URL.")
 @click.option("--github", metavar="OWNER/NAME", help="Its name at GitHub.")
+@click.option(
+    "--plane", metavar="WORKSPACE/PROJECT", help="Where its tickets lie at the Plane of ORCH_PLANE_URL."
+)
 @click.option("--check", is_flag=True, help="Run its checks once, in a clean copy of the last commit.")
 @json_option
 def command(
@@ -30,6 +33,7 @@ def command(
     prefix: str | None,
     gitea: str | None,
     github: str | None,
+    plane: str | None,
     check: bool,
     as_json: bool,
 ) -> int:
@@ -40,6 +44,9 @@ def command(
     `orch` then names. Calling it again changes nothing that is in order.
 
     With --gitea or --github its forge is the repository of that name at your server, and `orch` names that.
+
+    With --plane tickets of that project at your Plane are taken, too: those with the label `orch`, unless
+    ORCH_PLANE_LABELS and ORCH_PLANE_TAKE_STATES say otherwise. That may be said later as well.
 
     With --check it also runs [ci] command once as a ticket's checks will be run, and warns where it fails or tests
     nothing. That changes neither the checkout nor the exit code.
@@ -57,12 +64,15 @@ def command(
             _same(at, name, prefix, there)
         else:
             at = look.register(desk, git, found, name, prefix, there=there)
+        tracker = desk.connect(at.name, plane) if plane is not None else None
     wrote = config is None
     did = _configured(found, at) if wrote else [f"{look.CONFIG_FILE} is there and in order."]
     did.append(
         f"{'Registered' if new else 'Is registered'} as {at.name}; its tasks are {at.prefix}-1, {at.prefix}-2 …"
     )
     did += look.settle(git, found, at)
+    if tracker is not None:
+        did.append(f"Its tickets come from {tracker['location']}, project {plane}, as well.")
     committed = _committed(git, found)
     tried = _tried(git, processes, found) if check else None
     push = f" && git push {look.REMOTE} {found.branch}" if at.elsewhere else ""
@@ -75,6 +85,7 @@ def command(
                 "repository": at.name,
                 "prefix": at.prefix,
                 "forge": at.address,
+                "tracker": tracker["location"] if tracker is not None else None,
                 "checkout": str(found.top),
                 "registered_now": new,
                 "wrote_config": wrote,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from orchestrator.cli.owner import Owner
 from orchestrator.domain.errors import (
@@ -102,6 +102,10 @@ class RemoteDesk:
         """Register a checkout, or its repository at the server."""
         place = {"path": str(source)} if at is None else {at.forge: at.full_name}
         return self._ask("POST", "/repositories", {**place, "name": name, "prefix": prefix})
+
+    def connect(self, repo: str, plane: str) -> Plain:
+        """Let its tickets come from a project at Plane."""
+        return self._ask("POST", f"/repositories/{quote(repo, safe='')}/tracker", {"plane": plane})
 
     def repositories(self) -> list[Plain]:
         """What is registered."""

@@ -93,11 +93,15 @@ def _contradictions(settings: Settings) -> list[str]:
             f"ORCH_HOST {settings.host} can be reached from other machines, and neither ORCH_TOKEN nor ORCH_TOKEN_FILE "
             "is set. Set one, or listen on 127.0.0.1."
         )
-    if bool(settings.gitea_url) != bool(settings.gitea_token):
-        found.append(
-            "ORCH_GITEA_URL and a token, ORCH_GITEA_TOKEN_FILE or ORCH_GITEA_TOKEN, go together: one of them is set. "
-            "Set both or none."
-        )
+    for place, url, token in (
+        ("GITEA", settings.gitea_url, settings.gitea_token),
+        ("PLANE", settings.plane_url, settings.plane_token),
+    ):
+        if bool(url) != bool(token):
+            found.append(
+                f"ORCH_{place}_URL and a token, ORCH_{place}_TOKEN_FILE or ORCH_{place}_TOKEN, go together: one of "
+                "them is set. Set both or none."
+            )
     if settings.github_url.startswith("https://api.") or settings.github_url.endswith("/api/v3"):
         found.append(
             "ORCH_GITHUB_URL is the address of an API. Give the one that people open, such as https://github.com."

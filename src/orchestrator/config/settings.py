@@ -7,19 +7,20 @@ The field ``max_agents`` is the variable ``ORCH_MAX_AGENTS``, and so for all of 
 set, but for those whose description says what it means.
 """
 
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from orchestrator.config import values
+from orchestrator.config.fields import bearer, period, secret_file, setting, webhook_secret
+from orchestrator.config.plane import PlaneSettings
 from orchestrator.config.secret import Secret, Secrets
 from orchestrator.domain.job import AGENT_PROGRAMS
 from orchestrator.domain.scope import EVERY_REPOSITORY, Scope
 from orchestrator.domain.shares import AGENT_STAGES, PRIORITY_STEP_S, Caps, Shares
 
 PREFIX = "ORCH_"
-_DAY = 86400.0
 
 
 class Language(StrEnum):
@@ -45,75 +46,30 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def _setting(
-    default: Any,
-    reader: values.Reader,
-    text: str,
-    *,
-    unit: str = "",
-    shown: str | None = None,
-    empty_counts: bool = False,
-    hidden: bool = False,
-) -> Any:
-    """A field with what the reference page says of it; ``empty_counts``: an empty variable is a value of its own;
-    ``hidden``: not in a printed copy, for it may hold a secret."""
-    return field(
-        default=default,
-        repr=not hidden,
-        metadata={
-            "reader": reader,
-            "text": text,
-            "unit": unit,
-            "shown": shown,
-            "empty_counts": empty_counts,
-        },
-    )
-
-
-def _period(default: float, text: str, low: float = 0.05, high: float = 30 * _DAY) -> Any:
-    return _setting(default, values.seconds(low, high), text, unit="seconds")
-
-
 def _switch(text: str) -> Any:
-    return _setting(True, values.boolean, text)
-
-
-def _webhook_secret(sender: str) -> Any:
-    """The key that a sender of webhooks signs with."""
-    return _setting(
-        Secrets(),
-        values.secrets,
-        f"Secret that {sender} signs its webhooks with; several, separated by blanks, while it is exchanged. Without "
-        f"one nothing is taken from {sender}. Better given as a file.",
-        shown="none",
-    )
-
-
-def _secret_file(instead_of: str) -> Any:
-    """The field ``x_file`` names a file that holds what ``x`` would; the loader puts it there."""
-    return _setting(None, values.folder, f"File holding it, instead of {instead_of}.", shown="none")
+    return setting(True, values.boolean, text)
 
 
 def _repositories(text: str) -> Any:
     """The scope of a mechanism (S-21)."""
-    return _setting((EVERY_REPOSITORY,), values.repositories, text, shown=EVERY_REPOSITORY, empty_counts=True)
+    return setting((EVERY_REPOSITORY,), values.repositories, text, shown=EVERY_REPOSITORY, empty_counts=True)
 
 
 def _caps(text: str, reader: values.Reader) -> Any:
-    return _setting((), reader, text, unit="agents", shown="no cap")
+    return setting((), reader, text, unit="agents", shown="no cap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(PlaneSettings):
     """Everything an operator can set for one installation."""
 
-    home: Path = _setting(
+    home: Path = setting(
         Path(),
         values.folder,
         "State folder: database, logs, worktrees, runs, artefacts.",
         shown="$XDG_STATE_HOME/orchestrator, else ~/.local/state/orchestrator",
     )
-    database_url: str = _setting(
+    database_url: str = setting(
         "",
         values.database_url,
         "Database: `sqlite:///<absolute path>`, or `postgresql://<user>@<host>/<database>` with any parameter that "
@@ -121,44 +77,39 @@ class Settings:
         shown="orchestrator.db in the state folder",
         hidden=True,
     )
-    host: str = _setting(
+    host: str = setting(
         "127.0.0.1", values.host, "Address to listen on. Beyond loopback a token is required."
     )
-    port: int = _setting(8114, values.whole(0, 65535), "Port to listen on; 0 takes any free one.")
-    token: Secret = _setting(
-        Secret(""),
-        lambda text: Secret(values.token(text)),
-        "Bearer token that API and board ask for. Better given as a file.",
-        shown="none",
-    )
-    token_file: Path | None = _setting(
+    port: int = setting(8114, values.whole(0, 65535), "Port to listen on; 0 takes any free one.")
+    token: Secret = bearer("Bearer token that API and board ask for. Better given as a file.")
+    token_file: Path | None = setting(
         None, values.folder, "File holding the token, instead of ORCH_TOKEN.", shown="none"
     )
-    base_url: str = _setting(
+    base_url: str = setting(
         "",
         values.web_address,
         "Address under which people reach the board; makes task numbers clickable.",
         shown="http://<host>:<port>",
     )
-    language: Language = _setting(Language.EN, values.one_of(Language), "Language of messages to people.")
-    log_level: LogLevel = _setting(
+    language: Language = setting(Language.EN, values.one_of(Language), "Language of messages to people.")
+    log_level: LogLevel = setting(
         LogLevel.INFO, values.one_of(LogLevel), "Least weighty log entry that is written."
     )
-    log_format: LogFormat = _setting(LogFormat.TEXT, values.one_of(LogFormat), "Shape of a log line.")
+    log_format: LogFormat = setting(LogFormat.TEXT, values.one_of(LogFormat), "Shape of a log line.")
 
-    max_agents: int = _setting(
+    max_agents: int = setting(
         2,
         values.whole(0, 256),
         "Agents that this process runs at the same time; 0 leaves them to workers.",
         unit="agents",
     )
-    max_checks: int = _setting(
+    max_checks: int = setting(
         1,
         values.whole(1, 256),
         "CI, health and image jobs that this process runs at the same time.",
         unit="jobs",
     )
-    max_agents_total: int | None = _setting(
+    max_agents_total: int | None = setting(
         None,
         values.whole(0, 10_000),
         "Agents that all processes of the database run at the same time.",
@@ -178,93 +129,61 @@ class Settings:
         "Agents at the same time of a kind (`kind` in .orchestrator.toml), such as `claude=2,codex=1`.",
         values.caps("kind", AGENT_PROGRAMS),
     )
-    priority_step_s: float = _period(
+    priority_step_s: float = period(
         PRIORITY_STEP_S, "Waiting for so long is worth one step of priority.", 1.0
     )
 
-    queue_interval_s: float = _period(5.0, "How often the queue is looked at when nothing woke its worker.")
-    reaper_interval_s: float = _period(15.0, "How often the reaper looks for dead, unfinished and hung runs.")
-    reconciler_interval_s: float = _period(
+    queue_interval_s: float = period(5.0, "How often the queue is looked at when nothing woke its worker.")
+    reaper_interval_s: float = period(15.0, "How often the reaper looks for dead, unfinished and hung runs.")
+    reconciler_interval_s: float = period(
         30.0, "How often the reconciler compares tasks with the outside facts."
     )
-    drift_interval_s: float = _period(
+    drift_interval_s: float = period(
         60.0, "How often environments are asked which version they run, once their deploys are over."
     )
-    inbox_interval_s: float = _period(
+    inbox_interval_s: float = period(
         15.0, "How often what trackers and forges have sent is looked at when nothing woke the inbox."
     )
-    outbox_interval_s: float = _period(5.0, "How often unsent messages are tried again.")
-    heartbeat_interval_s: float = _period(5.0, "How often a process says that it is alive.")
-    process_ttl_s: float = _period(30.0, "A process that was silent for so long may be taken for dead.")
-    reaper_finalize_grace_s: float = _period(
+    outbox_interval_s: float = period(5.0, "How often unsent messages are tried again.")
+    heartbeat_interval_s: float = period(5.0, "How often a process says that it is alive.")
+    process_ttl_s: float = period(30.0, "A process that was silent for so long may be taken for dead.")
+    reaper_finalize_grace_s: float = period(
         120.0, "Time a finished run has to be finalised by its monitor before the reaper does it.", 0.0
     )
-    reaper_max_running_s: float = _period(
+    reaper_max_running_s: float = period(
         4 * 3600.0, "Backstop: a job running for longer is ended, whoever owns its task."
     )
-    run_orphan_ttl_s: float = _period(900.0, "An agent that no process has adopted for so long is ended.")
-    in_doubt_alert_s: float = _period(
+    run_orphan_ttl_s: float = period(900.0, "An agent that no process has adopted for so long is ended.")
+    in_doubt_alert_s: float = period(
         300.0,
         "A person is called, once for a forge, an environment or the image store, when what became of effects "
         "there could not be settled for so long.",
     )
-    shutdown_budget_s: float = _period(
+    shutdown_budget_s: float = period(
         20.0, "Time that running transitions have to end after SIGTERM.", 0.0, 3600.0
     )
 
-    plane_user: str = _setting(
-        "",
-        values.identifier,
-        "Id of our own user at Plane (`GET users/me/`): what it does is ignored. Without it nobody's approval, "
-        "rejection or retry is taken from Plane.",
-        shown="none",
-    )
-    plane_approved: frozenset[str] = _setting(
-        frozenset({"approved"}),
-        values.names,
-        "States of a Plane ticket that mean Approved: names or ids, separated by commas.",
-        shown="Approved",
-    )
-    plane_confirm_deploy: frozenset[str] = _setting(
-        frozenset({"confirm deploy"}),
-        values.names,
-        "States of a Plane ticket that mean Confirm Deploy: names or ids, separated by commas.",
-        shown="Confirm Deploy",
-    )
-
-    plane_webhook_secret: Secrets = _webhook_secret("Plane")
-    plane_webhook_secret_file: Path | None = _secret_file("ORCH_PLANE_WEBHOOK_SECRET")
-    gitea_webhook_secret: Secrets = _webhook_secret("Gitea or Forgejo")
-    gitea_webhook_secret_file: Path | None = _secret_file("ORCH_GITEA_WEBHOOK_SECRET")
-    github_webhook_secret: Secrets = _webhook_secret("GitHub")
-    github_webhook_secret_file: Path | None = _secret_file("ORCH_GITHUB_WEBHOOK_SECRET")
-    gitea_url: str = _setting(
+    gitea_webhook_secret: Secrets = webhook_secret("Gitea or Forgejo")
+    gitea_webhook_secret_file: Path | None = secret_file("ORCH_GITEA_WEBHOOK_SECRET")
+    github_webhook_secret: Secrets = webhook_secret("GitHub")
+    github_webhook_secret_file: Path | None = secret_file("ORCH_GITHUB_WEBHOOK_SECRET")
+    gitea_url: str = setting(
         "",
         values.web_address,
         "Address of the Gitea or Forgejo that repositories lie at, without a repository's name.",
         shown="none",
     )
-    gitea_token: Secret = _setting(
-        Secret(""),
-        lambda text: Secret(values.token(text)),
-        "Token of our user there. Better given as a file.",
-        shown="none",
-    )
-    gitea_token_file: Path | None = _secret_file("ORCH_GITEA_TOKEN")
-    github_url: str = _setting(
+    gitea_token: Secret = bearer("Token of our user there. Better given as a file.")
+    gitea_token_file: Path | None = secret_file("ORCH_GITEA_TOKEN")
+    github_url: str = setting(
         "https://github.com",
         values.web_address,
         "Address of the GitHub that repositories lie at, as people open it: that of your Enterprise Server, if you "
         "have one.",
     )
-    github_token: Secret = _setting(
-        Secret(""),
-        lambda text: Secret(values.token(text)),
-        "Token of our user at GitHub. Better given as a file.",
-        shown="none",
-    )
-    github_token_file: Path | None = _secret_file("ORCH_GITHUB_TOKEN")
-    forge_settle_s: float = _period(
+    github_token: Secret = bearer("Token of our user at GitHub. Better given as a file.")
+    github_token_file: Path | None = secret_file("ORCH_GITHUB_TOKEN")
+    forge_settle_s: float = period(
         5.0,
         "How long a merge that a forge elsewhere has begun may take to land. A merge that is given up counts as given "
         "up only after that.",
@@ -272,26 +191,26 @@ class Settings:
         600.0,
     )
 
-    telegram_token: Secret = _setting(
+    telegram_token: Secret = setting(
         Secret(""),
         lambda text: Secret(values.telegram_token(text)),
         "Token of the Telegram bot that sends alerts. Better given as a file.",
         shown="none",
     )
-    telegram_token_file: Path | None = _secret_file("ORCH_TELEGRAM_TOKEN")
-    telegram_chat: int | str | None = _setting(
+    telegram_token_file: Path | None = secret_file("ORCH_TELEGRAM_TOKEN")
+    telegram_chat: int | str | None = setting(
         None,
         values.telegram_chat,
         "Chat that alerts are sent to: its number, below zero for a group, or @name of a public channel or group.",
         shown="none",
     )
-    telegram_topic: int | None = _setting(
+    telegram_topic: int | None = setting(
         None,
         values.whole(1, 2**31 - 1),
         "Topic of that chat, where it is a group with topics: its message_thread_id.",
         shown="none",
     )
-    telegram_url: str = _setting(
+    telegram_url: str = setting(
         "https://api.telegram.org",
         values.web_address,
         "Address of the Bot API, for a server of your own.",
@@ -304,18 +223,18 @@ class Settings:
         "Repositories whose tasks run under a lease, separated by commas; `*` is every one. Set but empty: "
         "the one of ORCH_SELF_REPO alone. For all others it is as with the kill-switch off.",
     )
-    self_repo: str = _setting(
+    self_repo: str = setting(
         "",
         values.repository,
         "Name of the repository that this very installation is built from.",
         shown="none",
     )
-    self_deploy_timeout_s: float = _period(
+    self_deploy_timeout_s: float = period(
         300.0,
         "A new version of ORCH_SELF_REPO that has not reported for so long after its deploy command is undone.",
         1.0,
     )
-    build_sha: str = _setting(
+    build_sha: str = setting(
         "",
         values.full_sha,
         "Full SHA that this very version was built from; `GET /healthz` names it.",
@@ -414,7 +333,7 @@ class SettingDoc:
 
 
 def describe_settings() -> list[SettingDoc]:
-    """All settings in the order of the record."""
+    """All settings in the order of the record, then those of its parts."""
     return [
         SettingDoc(
             variable=variable_of(f),
@@ -424,7 +343,7 @@ def describe_settings() -> list[SettingDoc]:
             text=f.metadata["text"],
             secret=holds_secret(f),
         )
-        for f in fields(Settings)
+        for f in sorted(fields(Settings), key=lambda f: f.name not in Settings.__annotations__)
     ]
 
 

@@ -16,6 +16,7 @@ from orchestrator.config.secret import Secret, Secrets
 from orchestrator.domain.duration import EXPECTED, parse_duration, render_duration
 from orchestrator.domain.scope import EVERY_REPOSITORY
 from orchestrator.domain.shares import OTHERS, Caps
+from orchestrator.domain.stage import Stage
 
 Reader = Callable[[str], Any]
 
@@ -228,6 +229,17 @@ def names(text: str) -> frozenset[str]:
     if "" in found or any(not name.isprintable() or len(name) > 100 for name in found):
         raise ValueError("names or ids separated by commas")
     return found
+
+
+def stage_states(text: str) -> tuple[tuple[str, str], ...]:
+    """What another system calls the states that show a stage, as ``stage=name`` pairs; names in any case."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        stage, sign, name = (" ".join(piece.split()) for piece in part.partition("="))
+        if not sign or stage not in set(Stage) or stage in found:
+            raise ValueError(f"stage=state pairs separated by commas; the stages are {', '.join(Stage)}")
+        (found[stage],) = names(name)
+    return tuple(found.items())
 
 
 def token(text: str) -> str:

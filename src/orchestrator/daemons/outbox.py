@@ -1,6 +1,6 @@
 """Sends what transitions have written: at least once, in order per task, with a stable id; a poison message parks,
-and a person is told of it. Each further channel of alerts has an outbox of its own, and a thread with it, so that one
-that is slow or down holds nothing else."""
+and a person is told of it. Each further channel of alerts has an outbox of its own, and a thread with it, and so has
+each tracker elsewhere: one that is slow or down holds nothing else."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from orchestrator.domain.stage import Stage
 from orchestrator.notifications.notifier import Notifier, NotNow, Undeliverable
 from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.runtime.entropy import Entropy
-from orchestrator.trackers.tracker import Tracker
+from orchestrator.trackers.tracker import Tracker, TrackerAway
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +42,15 @@ class Outbox:
         entropy: Entropy,
         telemetry: Telemetry,
         channel: str | None = None,
+        of: str | None = None,
     ) -> None:
-        """``channel``: sends nothing but the copies of alerts for it."""
-        self.name = f"outbox-{channel}" if channel else "outbox"
+        """``channel``: sends nothing but the copies of alerts for it; ``of``: nothing but what tickets of a tracker
+        elsewhere are told."""
+        self.name = "-".join(["outbox", *filter(None, (channel, of))])
         self.interval_s = interval_s  # until the next pass: what a channel asks for that takes nothing now
         self._usual_s = interval_s
         self._channel = channel
+        self._of = of
         self._database = database
         self._tracker = tracker
         self._notifier = notifier
@@ -62,14 +65,14 @@ class Outbox:
         self.interval_s = self._usual_s
         while True:
             with self._database.read() as tx:
-                due = mail.due(tx, channel=self._channel)
+                due = mail.due(tx, channel=self._channel, tracker=self._of)
             progress = 0
             for message in due:
                 if not self._ours(message):
                     continue
                 try:
                     sent = self._deliver(message)
-                except NotNow as error:
+                except (NotNow, TrackerAway) as error:
                     self.interval_s = min(error.after_s, MAX_WAIT_S)
                     with self._database.write() as tx:
                         mail.put_off(tx, message, error.after_s)
@@ -80,9 +83,9 @@ class Outbox:
                 return counts
 
     def _ours(self, message: mail.OutgoingMessage) -> bool:
-        """Whether no other service sends it just now. The log and the trackers know a repeat by its id; a further
-        channel does not."""
-        if self._channel is None:
+        """Whether no other service sends it just now. The log and the local tracker know a repeat by its id; a further
+        channel does not, and a tracker elsewhere does where the first has arrived."""
+        if self._channel is None and self._of is None:
             return True
         with self._database.write() as tx:
             return mail.claim(tx, message, CLAIM_S)
@@ -90,7 +93,7 @@ class Outbox:
     def _deliver(self, message: mail.OutgoingMessage) -> bool:
         try:
             self._send(message)
-        except NotNow:
+        except (NotNow, TrackerAway):
             raise
         except OrchestratorError as error:
             pause = min(FIRST_PAUSE_S * 2**message.attempts, MAX_PAUSE_S)
@@ -137,7 +140,13 @@ class Outbox:
         with self._database.read() as tx:
             task = tasks.get(tx, message.task_id)
         if message.kind == "tracker.stage":
-            self._tracker.show_stage(task, _stage(payload), message.stable_id)
+            self._tracker.show_stage(
+                task,
+                _stage(payload),
+                message.stable_id,
+                reason=str(payload.get("reason", "")),
+                said_at=message.said_at,
+            )
         else:
             self._tracker.comment(task, _text(payload, "text"), message.stable_id)
 

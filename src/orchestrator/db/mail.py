@@ -31,6 +31,7 @@ class OutgoingMessage:
     kind: str
     payload: Mapping[str, object]
     attempts: int
+    said_at: str
     copy_for: str | None = None  # the further channel that this copy of an alert is for
 
     @property
@@ -156,8 +157,11 @@ def known(tx: Tx, stable_id: str) -> bool:
     return tx.one("mail.known", stable_id=stable_id) is not None
 
 
-def due(tx: Tx, *, channel: str | None = None, limit: int = 50) -> list[OutgoingMessage]:
-    """What may be sent now: the oldest unsent message of each task; of a further channel its copies of alerts."""
+def due(
+    tx: Tx, *, channel: str | None = None, tracker: str | None = None, limit: int = 50
+) -> list[OutgoingMessage]:
+    """What may be sent now: the oldest unsent message of each task; of a further channel its copies of alerts, of a
+    tracker elsewhere what its tickets are told."""
     return [
         OutgoingMessage(
             row["id"],
@@ -166,9 +170,10 @@ def due(tx: Tx, *, channel: str | None = None, limit: int = 50) -> list[Outgoing
             row["kind"],
             json.loads(row["payload"]),
             row["attempts"],
+            row["created_at"],
             row["channel"],
         )
-        for row in tx.all("mail.due", channel=channel, limit=limit)
+        for row in tx.all("mail.due", channel=channel, tracker=tracker, limit=limit)
     ]
 
 

@@ -284,4 +284,6 @@ def _task(row: Row) -> Task:
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         work_home=Home(row["work_home"]) if row["work_home"] is not None else None,
+        tracker=row["tracker"],
+        external_id=row["external_id"],
     )

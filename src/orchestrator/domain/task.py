@@ -77,6 +77,8 @@ class Task:
     work_home: Home | None = (
         None  # where work of it lies that its forge does not have; None: the forge has all
     )
+    tracker: str = "local"  # where its ticket lies, and what it is called there
+    external_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

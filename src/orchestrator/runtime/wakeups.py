@@ -29,6 +29,8 @@ class Wakeups:
         self.outbox = threading.Event()  # a message may be waiting
         self.alerts = threading.Event()  # an alert may be waiting for a further channel
         self.inbox = threading.Event()  # something has arrived, or its task may have become free
+        self.tickets = threading.Event()  # a tracker elsewhere has hinted at something
+        self.told = threading.Event()  # a message may be waiting for a ticket elsewhere
         self.stopping = threading.Event()  # the service ends: nobody waits for anything outside any more
         self._lock = threading.Lock()
         self._on_tasks: Callable[[Iterable[int], Actor], None] | None = None
@@ -109,3 +111,5 @@ class Wakeups:
         self.outbox.set()
         self.alerts.set()
         self.inbox.set()
+        self.tickets.set()
+        self.told.set()

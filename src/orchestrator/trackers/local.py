@@ -28,7 +28,9 @@ class LocalTracker:
         self._clock = clock
         self._redactor = redactor
 
-    def show_stage(self, task: Task, stage: Stage, message_id: str) -> None:
+    def show_stage(
+        self, task: Task, stage: Stage, message_id: str, *, reason: str = "", said_at: str = ""
+    ) -> None:
         """Note the stage, once per ``message_id``.
 
         :raises OutsideError: it could not be written; may be repeated.

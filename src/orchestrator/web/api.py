@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 import orchestrator
 from orchestrator.db.repositories import Repository
+from orchestrator.db.tickets import TrackerProject
 from orchestrator.domain.ids import WorkItem
 from orchestrator.domain.task import Ticket
 from orchestrator.installation.acceptance import Acceptance
@@ -35,6 +36,9 @@ Register = Callable[
     [Path | None, Elsewhere | None, str, str], Repository
 ]  # checkout, or where it lies at a server; name, prefix
 """Registers a checkout on this machine: its path, the repository's name, the prefix of its work items."""
+
+Connect = Callable[[str, str], TrackerProject]
+"""Lets a repository's tickets come from a project: the repository's name, and ``workspace/PROJECT`` at Plane."""
 
 _Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT)]
 _Id = Annotated[int, Query(ge=0, le=2**62)]
@@ -64,6 +68,7 @@ def create_api(
     signed: Mapping[str, ASGIApp] | None = None,
     build_sha: str = "",
     restore: Acceptance | None = None,
+    connect: Connect | None = None,
 ) -> FastAPI:
     """The application: its routes behind its door.
 
@@ -88,6 +93,8 @@ def create_api(
     _metrics(api, operations, telemetry or Telemetry())
     if register is not None:
         _registering(api, register)
+    if connect is not None:
+        _connecting(api, connect)
     if restore is not None:
         _restoring(api, restore)
     return api
@@ -233,6 +240,15 @@ def _registering(api: FastAPI, register: Register) -> None:
         """Register a checkout on this machine, or a repository at the configured Gitea, Forgejo or GitHub."""
         path = Path(wanted.path) if wanted.path is not None else None
         return Json(register(path, wanted.elsewhere(), wanted.name, wanted.prefix), 201)
+
+
+def _connecting(api: FastAPI, connect: Connect) -> None:
+    @api.post("/repositories/{name}/tracker", status_code=201, tags=["acting"])
+    def add(
+        name: str, wanted: Annotated[bodies.TrackerBody, Depends(bodies.reader(bodies.TrackerBody))]
+    ) -> Json:
+        """Let a repository's tickets come from a project at the configured Plane; 409 where they have another place."""
+        return Json(views.record(connect(name, wanted.plane)), 201)
 
 
 def _restoring(api: FastAPI, restore: Acceptance) -> None:

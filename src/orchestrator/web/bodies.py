@@ -97,6 +97,12 @@ class RepositoryBody(_Body):
         return Elsewhere(GITHUB, self.github) if self.github is not None else None
 
 
+class TrackerBody(_Body):
+    """``POST /repositories/{name}/tracker``: ``workspace/PROJECT`` at the configured Plane."""
+
+    plane: _Name
+
+
 _B = TypeVar("_B", bound=BaseModel)
 
 

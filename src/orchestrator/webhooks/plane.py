@@ -1,5 +1,8 @@
 """Plane: what people say in a ticket, made a signal for the engine (S-10).
 
+Where a ticket is of a project that is connected, a webhook is a hint: it has the ticket read, and what is read there
+comes to the inbox as letters of a source of its own. Where it is not, the webhook itself is all there is.
+
 Approved and Confirm Deploy come as a move of the ticket into a state that is configured for it, or as a comment that
 begins with a command; a ticket that is cancelled or deleted asks for a cancel. What our own user does is recognised
 and ignored. A word counts for what was on show when it came; one that is older than what is shown, or that the person
@@ -10,9 +13,10 @@ from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.db import events, inbox, mail, tasks
+from orchestrator.db import events, inbox, mail, tasks, tickets
 from orchestrator.db.database import Tx
 from orchestrator.db.inbox import Delivery
+from orchestrator.db.tickets import TrackerProject
 from orchestrator.domain.event import EventType
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.stage import Stage
@@ -28,10 +32,15 @@ from orchestrator.webhooks.fields import MalformedDelivery
 from orchestrator.webhooks.handler import Handled
 
 TRACKER = "plane"
+READ = "plane-read"  # the source of what was read at Plane itself
+SOON_S = 5.0  # a project that sends much is read no more often than that
+TICKETS = ("issue", "issue_comment")
 STATE_FIELDS = frozenset({"state", "state_id"})  # by the API, by a person's page
 CLOCKS_DIFFER = timedelta(seconds=5)  # between Plane's host and ours, at the most
 NOT_OURS = Handled("about no task of ours")
 NOTHING = Handled("nothing to do")
+OURS = Handled("our own doing")
+ASKED = Handled("Plane is asked what is true")
 APPROVALS = {Stage.ANALYSIS: APPROVED, Stage.DEPLOY_STAGING: CONFIRM_DEPLOY}
 
 
@@ -65,15 +74,17 @@ class PlaneHandler:
         kind_in_body="event",
     )
 
-    def __init__(self, *, user: str, states: PlaneStates) -> None:
-        """``user`` is the id of our own user; without it our own acts cannot be told from a person's."""
-        self._user = user
+    def __init__(self, *, user: str, states: PlaneStates, source: str = TRACKER) -> None:
+        """``user`` is the id of our own user; without it our own acts cannot be told from a person's. What was read at
+        Plane says for itself who that is."""
+        self.source = source
+        self._known_user = user
         self._states = states
 
     def task_of(self, tx: Tx, kind: str, payload: object) -> Task | None:
         """The ticket's task: the open one, else the last."""
         ticket = fields.at(payload, "data", "id" if kind == "issue" else "issue")
-        if kind not in ("issue", "issue_comment") or not isinstance(ticket, str):
+        if kind not in TICKETS or not isinstance(ticket, str):
             return None
         known = fields.clean(ticket)[: fields.ID_LIMIT]
         return tasks.newest_by_ticket(tx, TRACKER, known)
@@ -86,16 +97,44 @@ class PlaneHandler:
 
     def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
         """See :class:`~orchestrator.webhooks.handler.WebhookHandler`."""
-        if delivery.kind not in ("issue", "issue_comment"):
+        place = self._connected(tx, delivery, task)
+        if place is not None:
+            return self._hint(tx, delivery, task, place)
+        if delivery.kind not in TICKETS:
             return NOTHING
         if task is None:
             fields.identifier(delivery.payload, "data", "id")
             return NOT_OURS
-        if self._user and fields.text(delivery.payload, "activity", "actor", "id") == self._user:
-            return Handled("our own doing")
+        user = self._user(delivery)
+        if user and _actor(delivery.payload) == user:
+            return OURS
         if delivery.kind == "issue":
             return self._ticket(tx, delivery, task)
         return self._comment(tx, delivery, task)
+
+    def _connected(self, tx: Tx, delivery: Delivery, task: Task | None) -> TrackerProject | None:
+        """The project that a webhook is about, where that is read; None for what was read there."""
+        if self.source == READ:
+            return None
+        named = fields.at(delivery.payload, "data", "id" if delivery.kind == "project" else "project")
+        if isinstance(named, str):
+            return tickets.project(tx, TRACKER, fields.clean(named)[: fields.ID_LIMIT])
+        return tickets.project_of(tx, task.repo) if task is not None else None
+
+    def _hint(self, tx: Tx, delivery: Delivery, task: Task | None, place: TrackerProject) -> Handled:
+        """Have the ticket read, or its project where that may have become ours to work on."""
+        tickets.heard(tx, place.repo)
+        if _actor(delivery.payload) in {place.our_user, self._known_user} - {None, ""}:
+            return OURS
+        if task is None or task.stage.terminal:
+            tickets.soon(tx, place.repo, SOON_S)
+        if task is not None and task.external_id and not tickets.hint(tx, TRACKER, task.external_id):
+            tickets.take(tx, TRACKER, task.external_id, place.repo, task.created_at)
+            tickets.hint(tx, TRACKER, task.external_id)
+        return ASKED
+
+    def _user(self, delivery: Delivery) -> str:
+        return fields.text(delivery.payload, "our_user") if self.source == READ else self._known_user
 
     def _ticket(self, tx: Tx, delivery: Delivery, task: Task) -> Handled:
         payload = delivery.payload
@@ -117,10 +156,12 @@ class PlaneHandler:
     def _moved_on(self, tx: Tx, delivery: Delivery, value: str, said_at: str) -> bool:
         """Whether somebody has thought better of it. What we do to the ticket ourselves takes nobody's word back; where
         ``data`` shows another state already and nothing tells whose doing that is, it counts as a person's."""
-        later = inbox.moves_since(tx, delivery, said_at)
-        ours = {move.value for move in later if self._user and move.actor == self._user}
-        now = fields.text(delivery.payload, "data", "state", "id")
-        by_others = [move for move in later if not self._user or move.actor != self._user]
+        later, user = inbox.moves_since(tx, delivery, said_at), self._user(delivery)
+        ours = {move.value for move in later if user and move.actor == user}
+        now = fields.text(delivery.payload, "data", "now") or fields.text(
+            delivery.payload, "data", "state", "id"
+        )
+        by_others = [move for move in later if not user or move.actor != user]
         return now not in (value, *ours) or any(move.value != value for move in by_others)
 
     def _meaning(self, payload: object, value: str, said_at: str) -> _Word | None:
@@ -174,12 +215,14 @@ class PlaneHandler:
             return f"{task.work_item} has ended ({task.stage})"
         if word.kind == CANCEL:
             return None  # asks for nothing that could go wrong, and is about no commit
-        if not self._user:
+        if not self._user(delivery):
             return "ORCH_PLANE_USER is not set, so that our own doing cannot be told from a person's"
         if word.sha is not None and not (delivery.subject or "").startswith(word.sha):
             return f"{(delivery.subject or 'nothing')[:12]} was on show, not {word.sha[:12]}"
         shown = (task.stage, task.round) == (delivery.stage, delivery.round)
-        if shown and task.hold_since and _parsed(word.said_at) + CLOCKS_DIFFER < parse_stamp(task.hold_since):
+        ahead = fields.at(delivery.payload, "ahead_s") if self.source == READ else None
+        by_our_clock = timedelta(seconds=-ahead if isinstance(ahead, int | float) else 0) + CLOCKS_DIFFER
+        if shown and task.hold_since and _parsed(word.said_at) + by_our_clock < parse_stamp(task.hold_since):
             return f"it was given at {word.said_at}, before what is on show now"
         return None
 
@@ -197,9 +240,13 @@ class PlaneHandler:
         return Handled(refusal(why))
 
 
+def _actor(payload: object) -> str:
+    return fields.text(payload, "activity", "actor", "id")
+
+
 def _person(payload: object) -> str:
     named = fields.text(payload, "activity", "actor", "display_name")
-    return named or fields.text(payload, "activity", "actor", "id") or "somebody at Plane"
+    return named or _actor(payload) or "somebody at Plane"
 
 
 def _moment(payload: object, name: str) -> str:

@@ -10,8 +10,9 @@ import pytest
 
 from orchestrator.db import leases, tasks
 from orchestrator.db.repositories import Repository
+from orchestrator.db.tickets import TrackerProject
 from orchestrator.domain.effect import EffectName
-from orchestrator.domain.errors import LostRace
+from orchestrator.domain.errors import LostRace, RequestRefused
 from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor
@@ -457,6 +458,23 @@ class TestRefusals:
             answer = api.post("/repositories", json={**place, "name": "x", "prefix": "X"})
         assert answer.status_code == status, answer.text
         assert got == ([asked] if asked else [])
+
+    def test_a_repository_s_tickets_come_from_one_place(self, serve: Serve) -> None:
+        got: list[tuple[str, str]] = []
+
+        def connect(repo: str, plane: str) -> TrackerProject:
+            got.append((repo, plane))
+            if repo != "shop":
+                raise RequestRefused("It has its tickets from elsewhere already.")
+            where = ("https://plane.example.org/acme", "p-1")
+            return TrackerProject(RepoName(repo), "plane", *where, *[None] * 6)
+
+        with client(serve(connect=connect)) as api:
+            answer = api.post("/repositories/shop/tracker", json={"plane": "acme/SHOP"})
+            assert (answer.status_code, answer.json()["location"]) == (201, "https://plane.example.org/acme")
+            assert api.post("/repositories/other/tracker", json={"plane": "acme/SHOP"}).status_code == 409
+            assert api.post("/repositories/shop/tracker", json={}).status_code == 400
+        assert got == [("shop", "acme/SHOP"), ("other", "acme/SHOP")]
 
     @pytest.mark.of_the_file
     def test_a_lost_database_is_no_traceback(self, serve: Serve, desk: Desk) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.rules.html_text import readable
 from orchestrator.webhooks import comments
 from orchestrator.webhooks.comments import Command, command_in
 
@@ -32,7 +33,9 @@ APPROVE = Command("approve", None, None, "")
 @pytest.mark.parametrize("piece", OPEN)
 def test_a_comment_of_open_ends_is_read_in_one_go(piece: str) -> None:
     """Fifteen times the bound: what takes time by the square of the length would take an hour for some."""
-    assert comments._text(piece * (15 * comments.COMMENT_LIMIT // len(piece))) is not None
+    assert (
+        readable(piece * (15 * comments.COMMENT_LIMIT // len(piece)), unsaid=comments._NOT_SAID) is not None
+    )
 
 
 @given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=5)), max_size=60).map("".join))
@@ -61,7 +64,7 @@ def test_a_declaration_that_is_none_commands_nothing() -> None:
     ],
 )
 def test_what_a_person_would_read(html: str, said: str) -> None:
-    lines = [line.strip() for line in comments._text(html).splitlines() if line.strip()]
+    lines = [line.strip() for line in readable(html, unsaid=comments._NOT_SAID).splitlines() if line.strip()]
     assert "|".join(lines) == said
 
 

@@ -26,9 +26,12 @@ SELECT * FROM approvals
 WHERE task_id = :task_id AND kind = :kind AND stage = :stage AND round = :round AND subject = :subject LIMIT 1;
 
 -- name: send
-INSERT INTO outbox (stable_id, task_id, kind, payload, created_at)
+INSERT INTO outbox (stable_id, task_id, kind, payload, created_at, tracker)
 VALUES (CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted FROM installation WHERE one = 1), ''),
-        :task_id, :kind, :payload, utc_now())
+        :task_id, :kind, :payload, utc_now(),
+        (SELECT tasks.tracker FROM tasks JOIN tracker_projects ON tracker_projects.repo = tasks.repo
+         WHERE tasks.id = :task_id AND tasks.tracker = tracker_projects.tracker AND external_id IS NOT NULL
+           AND :kind <> 'alert'))
 ON CONFLICT (stable_id) DO NOTHING;
 
 -- name: copy_to_channels
@@ -51,9 +54,10 @@ WHERE stable_id = CAST(:stable_id AS TEXT) || coalesce((SELECT '@' || accepted F
 
 -- name: due
 SELECT * FROM outbox AS due
-WHERE sent_at IS NULL AND parked_at IS NULL AND channel IS :channel AND (not_before IS NULL OR not_before <= utc_now())
+WHERE sent_at IS NULL AND parked_at IS NULL AND channel IS :channel AND tracker IS :tracker
+  AND (not_before IS NULL OR not_before <= utc_now())
   AND NOT EXISTS (SELECT 1 FROM outbox AS earlier WHERE earlier.task_id = due.task_id AND earlier.id < due.id
-                  AND earlier.sent_at IS NULL AND earlier.parked_at IS NULL)
+                  AND earlier.tracker IS due.tracker AND earlier.sent_at IS NULL AND earlier.parked_at IS NULL)
 ORDER BY id LIMIT :limit;
 
 -- name: claim

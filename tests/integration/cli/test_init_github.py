@@ -27,6 +27,7 @@ def mine(orch: Orch, server: FakeGitHub) -> tuple[Hand, Repository]:
     return hand, repository_at(server, hand)
 
 
+@pytest.mark.long
 def test_a_ticket_is_delivered_at_the_server(
     orch: Orch, server: FakeGitHub, mine: tuple[Hand, Repository]
 ) -> None:
@@ -62,6 +63,9 @@ def test_doctor_tells_of_settings_at_the_server(
     assert "refuses our token" in here("doctor", cwd=hand.folder).out
 
 
+@pytest.mark.long(
+    but=["read only-the token's user may not write to it", "two forges-a repository has one forge"]
+)
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

@@ -53,7 +53,7 @@ def house_in_memory() -> MemoryHouse:
         "gitea",
         "gitea that only merges",
         "github",
-        "github that takes no push to main",
+        pytest.param("github that takes no push to main", marks=pytest.mark.long),
         "memory",
     ]
 )

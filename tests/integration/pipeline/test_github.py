@@ -1,12 +1,16 @@
 """A ticket delivered over a GitHub: what its git and its journal of calls show of it."""
 
+import json
 import signal
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.domain.task import Hold
 from orchestrator.repositories import GITHUB
 from orchestrator.rules.trailers import trailers
 from tests.at_a_server import Delivery, delivering, lose_the_answers
@@ -64,6 +68,7 @@ def test_where_main_takes_no_push_the_server_merges_the_same_tree(delivery: Call
     assert len(line.deployed("production")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shut", [False, True], ids=["by a push", "by the server"])
 def test_killed_after_the_merge_and_before_it_is_known(delivery: Callable[..., Delivery], shut: bool) -> None:
     at = delivery(production=True)
@@ -79,3 +84,23 @@ def test_killed_after_the_merge_and_before_it_is_known(delivery: Callable[..., D
     assert len(at.merges()) == len(line.story(item).candidates) == len(line.deployed("production")) == 1
     assert [pull.merged for pull in at.there.pulls] == [True]
     assert at.asked("PUT", r"/merge$").count(200) == int(shut)
+
+
+@pytest.mark.long
+def test_what_a_person_does_there_is_heard_by_webhooks_alone(delivery: Callable[..., Delivery]) -> None:
+    at = delivery(settings={"ORCH_RECONCILER_INTERVAL_S": "86400"})
+    line = at.line.start()
+    told = count()
+
+    def deliver(event: str, payload: Any) -> None:
+        line.app.receiver.receive("github", event, f"d-{next(told)}", json.loads(json.dumps(payload)))
+
+    at.server.hooks.tell = deliver
+    line.points.on("check_testing.judged", lambda: at.server.close_by_hand(at.there, at.there.pulls[0]))
+    item = line.add()
+    assert "was closed by hand" in str(line.held(item, Hold.BLOCKED).hold_reason)
+    assert at.merges() == []
+    with at.there.lock:
+        at.there.reopen(at.there.pulls[0], "dana")
+    line.done(item)
+    assert [pull.merged for pull in at.there.pulls] == [True]

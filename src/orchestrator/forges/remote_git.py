@@ -32,6 +32,7 @@ from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.git_refs import RefChange
 
 DECLINED = "declined"  # by a rule of the forge's, and not because a reference has moved
+RULES = ("GH006", "GH013")  # so GitHub numbers its complaints of protected branches and of rulesets
 
 
 class MainShut(OutsideError):
@@ -223,12 +224,13 @@ class RemoteGit:
                 self._guards.expect(branch, candidate.head_sha)
             return [RefChange(main, candidate.base_sha, candidate.sha), *guards]
 
-        def shut(refused: PushRefused) -> None:
-            said = next((line for line in refused.refs if line.startswith(f"{main} ")), "")
-            if DECLINED in said:
-                raise MainShut(f"{self.repo}: {self.default_branch} takes no push: {said}.") from refused
+        def judge(refused: PushRefused) -> None:
+            if declined(refused, main):
+                raise MainShut(
+                    f"{self.repo}: {self.default_branch} takes no push: {refused.message}"
+                ) from refused
 
-        self._guards.race(plan, self.default_branch, shut)
+        self._guards.race(plan, self.default_branch, judge)
 
     def message(self, sha: Sha) -> str:
         """A commit's message; it is one that :meth:`show` has shown."""
@@ -285,3 +287,9 @@ class RemoteGit:
 
 def _kept(candidate: Candidate) -> str:
     return f"{CANDIDATES}{int(candidate.task_id)}/{int(candidate.round)}"
+
+
+def declined(refused: PushRefused, ref: str) -> bool:
+    """Whether a rule of the forge's has refused a push of a reference, so that another try is of no use."""
+    said = next((line for line in refused.refs if line.startswith(f"{ref} ")), "")
+    return DECLINED in said or any(number in refused.stderr for number in RULES)

@@ -107,6 +107,7 @@ def test_all_pages_of_open_pull_requests_are_read(house: RemoteHouse, kind: str,
         house.there.git("update-ref", f"refs/heads/b{number}", head)
         house.there.open("t", "b", "dana", "main", f"b{number}", head)
     house.there.open("t", "b", "orchbot", "main", BRANCH, head)
+    assert len(house.forge._pulls.opened("main")) == others + 1
     assert [pull.number for pull in house.forge.pull_requests(BRANCH)] == [others + 1]
     assert [pull.number for pull in house.forge.pull_requests("b0")] == [1]
 

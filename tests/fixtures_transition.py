@@ -39,7 +39,7 @@ from orchestrator.ownership.term import Term
 from orchestrator.rules.transitions import MERGE, STAGE_STEPS, Step
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.stage_engine.engine import StageEngine
-from orchestrator.stage_engine.situation import Configs, Tools
+from orchestrator.stage_engine.situation import Configs, Reach, Tools
 from orchestrator.transition_lease import Ownership
 from tests.fixtures_db import REPO, Store
 from tests.waiting import PATIENCE_S
@@ -92,6 +92,7 @@ class Outside:
     unusable: set[Sha] = field(default_factory=set)  # commits whose configuration this version refuses
     by_hand: Landed | None = None  # what main shows though nothing was asked for
     config: bytes = CONFIG
+    missing: set[Sha] = field(default_factory=set)  # commits that only another machine has
 
     def tip(self, branch: str) -> Sha:
         return self.main if branch == self.default_branch else HEAD
@@ -116,7 +117,14 @@ class Outside:
         """There is nothing to bring."""
 
     def want(self, sha: Sha) -> None:
-        """Everything is there."""
+        """There is nothing to bring, either."""
+
+    def is_ancestor(self, ancestor: Sha, descendant: Sha) -> bool:
+        """Nobody has rewritten anything."""
+        return True
+
+    def has(self, sha: Sha) -> bool:
+        return sha not in self.missing
 
     def of(self, repo: str) -> Any:
         return _Place(repo, self, self)
@@ -180,6 +188,7 @@ class Bench:
         enabled: bool = True,
         scope: Scope | None = None,
         points: Points | None = None,
+        reach: Reach | None = None,
         **identity: Any,
     ) -> tuple[StageEngine, Ownership]:
         """The engine of one process, registered as a living one of this machine but for what ``identity`` changes."""
@@ -224,6 +233,7 @@ class Bench:
             why_closed=lambda repo: None,
             wake=self.woken.extend,
             stop_job=lambda job_id: None,
+            reach=reach or Reach(),
         )
         return StageEngine(tools, self.outside, self.outside), ownership  # type: ignore[arg-type]
 

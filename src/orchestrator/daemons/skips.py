@@ -33,7 +33,8 @@ class Around:
     depends: bool = False  # on tasks that are not done, as an earlier look has found
     mended: bool = True  # what blocks it may be gone
     covered: bool = True  # by the reconciler's scope
-    urgent: bool = False  # a person's word or an unsettled effect waits: only an owner comes before that
+    # A person's word or an unsettled effect waits, or work at a lost worker: only an owner comes before that.
+    urgent: bool = False
 
 
 def why_skipped(task: Task, around: Around) -> Skip | None:

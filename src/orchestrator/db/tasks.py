@@ -190,6 +190,11 @@ def away_at(tx: Tx, home: Home) -> list[TaskId]:
     return [TaskId(row["id"]) for row in tx.all("tasks.away_at", home=home)]
 
 
+def at_lost_homes(tx: Tx) -> list[TaskId]:
+    """Open tasks of which work lies at a worker that was silent for so long that it counts as lost."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.at_lost_homes")]
+
+
 def set_head(tx: Tx, task_id: TaskId, head: Sha) -> None:
     """The branch's own head as the ledger knows it."""
     tx.execute("tasks.set_head", task_id=task_id, head_sha=head)

@@ -8,11 +8,11 @@ import pytest
 from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.daemons.skips import Skip
-from orchestrator.db import effects, events, failures, jobs, leases, mail, tasks
+from orchestrator.db import effects, events, failures, homes, jobs, leases, mail, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.errors import AuthorityUnreachable, DatabaseError
-from orchestrator.domain.ids import BootId, EffectId, RepoName, Sha, TaskId, WorkItem
+from orchestrator.domain.ids import BootId, EffectId, Home, RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.job import JobKind
 from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.scope import Scope
@@ -122,6 +122,21 @@ def test_a_free_task_is_looked_at_and_what_people_decide_is_not(net: Net) -> Non
     assert net.skipped() == {Skip.ESCALATED: 1, Skip.PERSON: 1, Skip.JOB: 1}
     net.pass_()
     assert net.skipped() == {Skip.ESCALATED: 2, Skip.PERSON: 2, Skip.JOB: 2}
+
+
+def test_what_lies_at_a_lost_worker_is_looked_at_whatever_waits_for_it(net: Net) -> None:
+    """Its next job was queued there: nobody else may claim it, and nothing else would tell."""
+    for name in ("lives", "lost"):
+        task = net.store.new_task(name, stage=Stage.DEVELOPMENT)
+        with net.store.database.write() as tx:
+            homes.enter(tx, Home(name), host="one", folder="/state", lost_after_s=960.0)
+            tasks.set_work_home(tx, task.id, Home(name))
+            jobs.enqueue(tx, task, jobs.NewJob(JobKind.DEVELOPER))
+    assert net.pass_() == []
+    net.store.clock.advance(961.0)
+    with net.store.database.write() as tx:
+        homes.seen(tx, Home("lives"))
+    assert net.pass_() == [task.id]
 
 
 def test_a_task_whose_dependencies_are_not_done_waits_for_them(net: Net) -> None:

@@ -131,6 +131,11 @@ UPDATE tasks SET work_home = :home WHERE id = :task_id AND work_home IS NOT :hom
 -- name: away_at
 SELECT id FROM tasks WHERE work_home = :home AND stage NOT IN ('done', 'cancelled') ORDER BY id LIMIT 1000;
 
+-- name: at_lost_homes
+SELECT tasks.id FROM homes JOIN tasks ON tasks.work_home = homes.home
+WHERE homes.seen_at < utc_after(-homes.lost_after_s) AND tasks.stage NOT IN ('done', 'cancelled')
+ORDER BY tasks.id LIMIT 1000;
+
 -- name: set_gated
 UPDATE tasks SET gated_sha = :gated_sha, updated_at = utc_now() WHERE id = :task_id;
 

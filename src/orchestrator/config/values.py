@@ -235,9 +235,11 @@ def stage_states(text: str) -> tuple[tuple[str, str], ...]:
     """What another system calls the states that show a stage, as ``stage=name`` pairs; names in any case."""
     found: dict[str, str] = {}
     for part in text.split(","):
-        stage, sign, name = (" ".join(piece.split()) for piece in part.partition("="))
-        if not sign or stage not in set(Stage) or stage in found:
-            raise ValueError(f"stage=state pairs separated by commas; the stages are {', '.join(Stage)}")
+        stage, _, name = (" ".join(piece.split()) for piece in part.partition("="))
+        if not name or stage not in set(Stage) or stage in found:
+            raise ValueError(
+                f"stage=state pairs separated by commas, each stage once; the stages are {', '.join(Stage)}"
+            )
         (found[stage],) = names(name)
     return tuple(found.items())
 

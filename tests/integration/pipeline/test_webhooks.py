@@ -226,7 +226,7 @@ def test_no_event_ever_comes_and_the_reconciler_alone_brings_the_task_to_its_end
     """Every wake-up of our own is lost as well; main moves and a person answers, and nobody is told of that either."""
     line = pipeline(CONFIRMING)
     app = line.open()
-    monkeypatch.setattr(app.wakeups, "on_tasks", lambda listener: None)
+    monkeypatch.setattr(app.wakeups, "on_tasks", lambda listener, others_too: None)
     line.start()
     wait_until(lambda: app.reconciler.snapshot()["passes"])  # the first one, at the start
     item = line.add()

@@ -143,6 +143,12 @@ def test_whose_tasks_a_mechanism_looks_after(mechanism: str) -> None:
     assert named(enabled="no", repos="shop") is None
 
 
+def test_states_are_read_by_stage() -> None:
+    read = load_settings(HOME | {"ORCH_PLANE_STATES": " review = In  Review , done=Released"}).plane_states
+    assert read == (("review", "in review"), ("done", "released"))
+    assert load_settings(HOME).plane_states == ()
+
+
 def test_caps_are_read_by_name() -> None:
     settings = load_settings(
         HOME
@@ -213,6 +219,13 @@ def test_an_address_of_version_six_is_written_in_brackets() -> None:
         ("ORCH_GITEA_URL", "https://git.example.org", "go together: one of them is set"),
         ("ORCH_GITEA_URL", "git.example.org", "expected an address such as"),
         ("ORCH_GITEA_TOKEN", "t" * 40, "go together: one of them is set"),
+        ("ORCH_PLANE_URL", "https://plane.example.org", "go together: one of them is set"),
+        ("ORCH_PLANE_TOKEN", "t" * 40, "go together: one of them is set"),
+        ("ORCH_PLANE_STATES", "review", "stage=state pairs"),
+        ("ORCH_PLANE_STATES", "lunch=Away", "the stages are created, analysis"),
+        ("ORCH_PLANE_STATES", "review=A,review=B", "each stage once"),
+        ("ORCH_PLANE_LABELS", "a,,b", "names or ids separated by commas"),
+        ("ORCH_PLANE_CALLS_PER_MINUTE", "1", "from 4 to 10000"),
         ("ORCH_GITHUB_URL", "https://api.github.com", "Give the one that people open"),
         ("ORCH_GITHUB_URL", "https://git.acme.org/api/v3", "Give the one that people open"),
         ("ORCH_PROCESS_TTL_S", "10", "at least three times ORCH_HEARTBEAT_INTERVAL_S (5s)"),

@@ -289,7 +289,7 @@ class App:
             telemetry=self.telemetry,
             wake=self.wakeups.tasks,
             stop_job=self.wakeups.stop,
-            reach=Reach(self.home, self._home_is_lost),
+            reach=Reach(self.home, self._home_is_lost, agents=self.settings.max_agents > 0),
         )
         return StageEngine(tools, self.deployer, self.store)
 

@@ -66,6 +66,8 @@ class WithinReach:
             return str(error)
         if not local:
             return None
+        if known.generation == 0:
+            return "no orchestrator has claimed it yet"
         if mark is None or mark.installation != known.installation or mark.generation < known.generation:
             return "the folder at the path of its local forge is not the one that the orchestrators work on"
         return None

@@ -7,7 +7,7 @@ from typing import cast
 from orchestrator.db import homes, lanes, leases, repositories
 from orchestrator.db.database import Tx
 from orchestrator.db.homes import WorkerHome
-from orchestrator.domain.ids import Home, TaskId
+from orchestrator.domain.ids import SHARED_HOME, Home, TaskId
 from orchestrator.domain.job import Job
 from orchestrator.domain.shares import Lane, Share, Shares, taken
 from orchestrator.domain.task import Task
@@ -32,6 +32,8 @@ class Queueing:
         """What keeps a queued job from being claimed; empty where only its turn has to come."""
         if lies := self.at_a_worker(task):
             return f"its work lies at the worker in {lies}"
+        if task is not None and task.work_home == SHARED_HOME and self.here.get("max_agents") == 0:
+            return "its work lies in the services' folder, and no agents run there (ORCH_MAX_AGENTS)"
         if job.not_before is not None and job.not_before > self.now:
             return f"not before {job.not_before}"
         lane = self.waiting.get(job.lane) if job.lane is not None else None

@@ -87,6 +87,21 @@ class Away:
             return said
         return self._take_back(at) if lost else Outcome.ELSEWHERE
 
+    def hand_over(self, at: Situation) -> Outcome:
+        """A job is queued or runs. Where no agents run in our folder, one that waits for it waits for everybody, if the
+        forge has the work: so it is after an upgrade, and where agents have been left to workers since."""
+        job, task = at.active, at.task
+        waits = job is not None and job.status is JobStatus.QUEUED and job.kind.agent
+        if self._tools.reach.agents or not waits or task.work_home is None or task.branch is None:
+            return Outcome.WORKING
+        tip = at.place.forge.tip(task.branch)
+        if tip != task.head_sha and not (tip is None and task.head_sha == task.base_sha):
+            return Outcome.WORKING
+        with self._tools.database.write() as tx:
+            leases.check(tx, at.lease)
+            tasks.set_work_home(tx, task.id, None)
+        return Outcome.WORKING
+
     def _take_back(self, at: Situation) -> Outcome:
         """What the forge has is where the task stands; what was written since is written anew."""
         if at.active is not None and at.active.status is JobStatus.RUNNING:

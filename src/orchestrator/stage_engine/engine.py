@@ -245,7 +245,7 @@ class StageEngine:
         if (held := self._pulls.look(at, step)) is not None:
             return held
         if at.active is not None:
-            return Outcome.WORKING
+            return self._away.hand_over(at)
         if step is None:
             return self._edges.take(at)
         self._tools.waypoints.reach("step.begin", task=at.task.id, step=step.name)

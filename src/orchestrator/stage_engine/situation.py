@@ -52,6 +52,7 @@ class Reach:
 
     home: Home = SHARED_HOME
     lost: Callable[[Home], bool] = lambda home: False  # whether nothing in a worker's home runs any more
+    agents: bool = True  # whether agents run here at all
 
     @property
     def worker(self) -> bool:

@@ -111,3 +111,20 @@ def test_a_worker_pushes_and_hands_on_and_looks_at_nothing_else(bench: Bench) ->
     assert engine.advance_stage(staged.id, Actor.MONITOR) is Outcome.ELSEWHERE
     assert engine.advance_stage(task.id, Actor.MONITOR) is Outcome.WORKING  # of its own run it goes on
     assert OPEN_PR.name in [row["step"] for row in bench.store.rows("SELECT step FROM steps")]
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+def test_where_no_agents_run_a_job_is_left_to_workers_once_the_forge_has_the_work(
+    bench: Bench, pushed: bool
+) -> None:
+    task = bench.before(Stage.DEVELOPMENT, STAGE_STEPS[Stage.DEVELOPMENT][0])
+    with bench.database.write() as tx:
+        jobs.enqueue(tx, task, jobs.NewJob(JobKind.DEVELOPER))
+        tasks.set_work_home(tx, task.id, SHARED_HOME)
+        if not pushed:
+            tasks.set_head(tx, task.id, LOST)
+    for agents in (True, False):
+        engine, _ = bench.process("one", reach=Reach(agents=agents))
+        assert engine.advance_stage(task.id, Actor.RECOVERY) is Outcome.WORKING
+        anybody = not agents and pushed
+        assert bench.store.task(task.id).work_home == (None if anybody else SHARED_HOME)

@@ -21,9 +21,10 @@ from orchestrator.repo_config.keys import ROLES, describe_repo_config
 from orchestrator.rules.transitions import STAGE_STEPS, STAGE_TRANSITIONS, Step, StepKind, mermaid
 from orchestrator.web.api import create_api
 from orchestrator.web.metrics import GAUGES
+from orchestrator.webhooks.envelope import path_of
 from orchestrator.webhooks.gitea import GiteaHandler
 from orchestrator.webhooks.github import GitHubHandler
-from orchestrator.webhooks.intake import Refused, path_of
+from orchestrator.webhooks.intake import Refused
 from orchestrator.webhooks.plane import PlaneHandler
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import Secret
 from orchestrator.domain.errors import OutsideError
+from orchestrator.forges.hooks import GITEA, Hooks
 from orchestrator.runtime.git import Git
 from tests.contracts.gitea_client import conforms
 from tests.fakes.gitea import FakeGitea, Style
@@ -35,7 +37,11 @@ def test_from_the_branch_to_the_merge(house: RemoteHouse) -> None:
     house.forge.prepare_merge(candidate, house.clone.path, BRANCH)
     house.forge.merge(candidate, 1)
     house.forge.pull_requests(BRANCH)
-    house.forge._api.branch("main")  # type: ignore[attr-defined]
+    api = house.forge._api  # type: ignore[attr-defined]
+    api.branch("main")
+    house.there.rights["orchbot"] = "admin"
+    for _ in range(2):
+        Hooks(api, GITEA).settle("https://orch.example.org/webhooks/gitea", Secret("s"))
     calls = [call for call in house.server.journal.calls if call.path.startswith("/api/v1/")]
     assert {call.method for call in calls} == {"GET", "POST", "PATCH"}
     for call in calls:

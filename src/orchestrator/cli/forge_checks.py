@@ -1,6 +1,6 @@
 """What `orch doctor` looks at at servers: whether each repository's settings there let it be delivered."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from orchestrator.cli.checks import Finding, Level
 from orchestrator.config import Settings
@@ -10,16 +10,21 @@ from orchestrator.forges.complaint import Complaint
 from orchestrator.forges.gitea_api import GiteaApi
 from orchestrator.forges.github_api import GitHubApi
 from orchestrator.forges.github_limits import Limits
+from orchestrator.forges.hooks import Hooks
 from orchestrator.forges.remote_open import Server
-from orchestrator.forges.servers import servers
+from orchestrator.forges.servers import servers, webhooks_of
 from orchestrator.repositories import GITEA, GITHUB
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.http import Http
+from orchestrator.webhooks.envelope import path_of
 from orchestrator.wiring import open_readonly
 
 
-def forges(settings: Settings, environ: Mapping[str, str], http: Http) -> Iterator[Finding]:
-    """What is wrong with the repositories at the configured servers; nothing where there is none."""
+def forges(
+    settings: Settings, environ: Mapping[str, str], http: Http, *, only: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """What is wrong with the repositories at the configured servers, or with those of these names; nothing where there
+    is none."""
     known = {kind: server for kind, server in servers(settings).items() if server.configured}
     if not known or not settings.database_path.exists():
         return
@@ -30,16 +35,33 @@ def forges(settings: Settings, environ: Mapping[str, str], http: Http) -> Iterat
         return  # said of the database already
     for at in repositories:
         server = known.get(at.forge)
+        if only is not None and at.name not in only:
+            continue
         if server is None or not at.location.startswith(f"{server.url}/"):
             continue
+        full_name = at.location.removeprefix(f"{server.url}/")
         try:
-            found = _LOOKS[at.forge](http, server, at.location.removeprefix(f"{server.url}/"))
+            found = _LOOKS[at.forge](http, server, full_name)
         except OutsideError as error:
             yield Finding(Level.WARNING, at.name, error.message, error.hint)
             continue
+        found += _webhook(settings, at.forge, webhooks_of(at.forge, server, full_name, http, SystemClock()))
         for one in found:
             level = Level.FAILED if one.prevents else Level.WARNING
             yield Finding(level, at.name, one.text, one.hint)
+
+
+def _webhook(settings: Settings, kind: str, hooks: Hooks) -> list[Complaint]:
+    """Whether the server tells us of it, where that is wanted and our user may see it."""
+    secrets = {GITEA: settings.gitea_webhook_secret, GITHUB: settings.github_webhook_secret}[kind]
+    address = settings.base_url + path_of(kind)
+    try:
+        if not secrets or any(hook.active for hook in hooks.leading_to(address)):
+            return []
+    except OutsideError:  # not ours to see, most of all
+        return []
+    text = f"No active webhook delivers at {address}: what happens there is seen at the next look alone."
+    return [Complaint(text, f"`orch connect {kind}` makes it.", False)]
 
 
 def _gitea(http: Http, server: Server, full_name: str) -> list[Complaint]:

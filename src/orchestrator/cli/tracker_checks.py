@@ -1,6 +1,6 @@
 """What `orch doctor` looks at at Plane: whether tickets come from there, and are told where their tasks stand."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from orchestrator.cli.checks import Finding, Level
 from orchestrator.config import Settings
@@ -16,14 +16,17 @@ GROUPS = ("started", "completed", "cancelled")  # each shows something of a task
 CLOCK_S = 5.0  # a word is compared with what was on show when it was said
 
 
-def trackers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What is wrong with the projects that are connected; nothing where there is none."""
+def trackers(
+    settings: Settings, environ: Mapping[str, str], *, only: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """What is wrong with the projects that are connected, or with those of these repositories; nothing where there is
+    none."""
     if not has_state(settings.database_url):
         return
     try:
         with open_readonly(settings, environ) as app:
             with app.database.read() as tx:
-                known = tickets.projects(tx, NAME)
+                known = [at for at in tickets.projects(tx, NAME) if only is None or at.repo in only]
             for project in known:
                 about = f"{project.repo} tickets"
                 try:

@@ -170,6 +170,17 @@ def counts(tx: Tx) -> Counts:
     )
 
 
+def newest(tx: Tx) -> int:
+    """The number of the last one that came, 0 where none has."""
+    row = tx.one("inbox.newest")
+    return int(row["id"]) if row is not None and row["id"] is not None else 0
+
+
+def has_come(tx: Tx, source: str, words: str, *, after: int) -> bool:
+    """Whether one came from a sender, after the one of this number, that holds these words: letters and digits."""
+    return tx.one("inbox.has_come", source=source, words=words, after=after) is not None
+
+
 def moves_since(tx: Tx, delivery: Delivery, said_at: str) -> list[Move]:
     """The moves of the ticket that are known to have been made after ``said_at``, in whatever order we were told."""
     rows = tx.all(

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 from orchestrator.config.settings import Settings
+from orchestrator.forges.gitea_api import GiteaApi
+from orchestrator.forges.github_api import GitHubApi
+from orchestrator.forges.github_limits import Limits
+from orchestrator.forges.hooks import GITEA, GITHUB, Hooks
 from orchestrator.forges.remote_open import Server
+from orchestrator.runtime.clock import Clock
+from orchestrator.runtime.http import Http
 
 
 def servers(settings: Settings) -> Mapping[str, Server]:
@@ -19,3 +25,10 @@ def server_of(settings: Settings, address: str) -> Server | None:
     """The one at which a repository lies whose address this is; None where it is not configured."""
     known = (server for server in servers(settings).values() if server.configured)
     return next((server for server in known if address.startswith(f"{server.url}/")), None)
+
+
+def webhooks_of(kind: str, server: Server, full_name: str, http: Http, clock: Clock) -> Hooks:
+    """The webhooks of a repository at the server of a kind."""
+    if kind == "gitea":
+        return Hooks(GiteaApi(http, server.url, full_name, server.token), GITEA)
+    return Hooks(GitHubApi(http, server.url, full_name, server.token, Limits(clock)), GITHUB)

@@ -160,6 +160,18 @@ class PlaneProject:
         """Ask for a link; 400 where it is there."""
         return self.server.call("POST", f"{self._items}/{item}/links/", {"url": url, "title": title})
 
+    def file(self, title: str, html: str) -> Answer:
+        """Ask for a work item."""
+        return self.server.call("POST", f"{self._items}/", {"name": title, "description_html": html})
+
+    def remove(self, item: str) -> Answer:
+        """Ask for a work item to be removed for good."""
+        return self.server.call("DELETE", f"{self._items}/{item}/")
+
+    def add_label(self, name: str, colour: str) -> Answer:
+        """Ask for a label; 409 where one of this name is there."""
+        return self.server.call("POST", f"{self._place}/labels/", {"name": name, "color": colour})
+
     @property
     def _items(self) -> str:
         return f"{self._place}/{self.server.items(self._place)}"

@@ -23,7 +23,7 @@ from orchestrator.observability.telemetry import Metric, Telemetry
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.web.problems import problem
 from orchestrator.web.request_body import BODY_LIMIT, BODY_TIMEOUT_S, CLOSING, read_body
-from orchestrator.webhooks.envelope import signed_by_one
+from orchestrator.webhooks.envelope import path_of, signed_by_one
 from orchestrator.webhooks.fields import MalformedDelivery
 from orchestrator.webhooks.gathering import Gathering
 from orchestrator.webhooks.handler import WebhookHandler
@@ -58,11 +58,6 @@ _OF_BODIES = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: Refused.CONTENT_TYPE,
     HTTPStatus.SERVICE_UNAVAILABLE: Refused.UNAVAILABLE,
 }
-
-
-def path_of(source: str) -> str:
-    """Where a sender delivers."""
-    return f"/webhooks/{source}"
 
 
 def intakes(

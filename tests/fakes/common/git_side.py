@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
+from tests.fakes.common.hooks import Hook
+
 HEADS = "refs/heads/"
 
 
@@ -58,6 +60,7 @@ class GitRepository:
     archived: bool = False
     rights: dict[str, str] = field(default_factory=dict)  # login -> read, write or admin
     lock: threading.RLock = field(default_factory=threading.RLock)
+    webhooks: list[Hook] = field(default_factory=list)
     hook: ClassVar[tuple[str, str]]  # name and text of the one that guards protected branches
 
     @property

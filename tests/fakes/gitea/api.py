@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tests.fakes.common import hooks
 from tests.fakes.common.git_side import GitFailed, now
 from tests.fakes.common.served import Answer
 from tests.fakes.gitea import bodies
+from tests.fakes.gitea.hooks import KNOWN
 from tests.fakes.gitea.repository import Pull, Repository, Style
 
 DEFAULT_PAGE, MOST = 30, 50
@@ -368,3 +370,43 @@ def _landed(hub: Hub, asked: Request, repo: Repository, pull: Pull, style: Style
 
 
 ADMINISTRATION = (edit_repository, drop_repository, protect, protections)
+
+
+# -- webhooks --------------------------------------------------------------------------------------------------------
+
+
+@route("GET", "/repos/<owner>/<repo>/hooks")
+def list_hooks(hub: Hub, asked: Request, repo: Repository) -> Answer:
+    if repo.rights.get(asked.login or "") != "admin":
+        return _error(
+            asked, 403, "user should be an owner or a collaborator with admin write of a repository"
+        )
+    found, counted = _page(asked, f"/repos/{repo.full_name}/hooks", repo.webhooks)
+    return Answer(200, [hooks.shown(hook, "gitea") for hook in found], counted)
+
+
+@route("POST", "/repos/<owner>/<repo>/hooks")
+def new_hook(hub: Hub, asked: Request, repo: Repository) -> Answer:
+    if repo.rights.get(asked.login or "") != "admin":
+        return _error(
+            asked, 403, "user should be an owner or a collaborator with admin write of a repository"
+        )
+    if asked.body.get("type") not in ("gitea", "forgejo"):
+        return _error(asked, 422, "Invalid hook type")
+    made = hooks.settle(repo.webhooks, _known(asked.body))
+    assert made is not None
+    return Answer(201, hooks.shown(made, "gitea"))
+
+
+@route("PATCH", "/repos/<owner>/<repo>/hooks/<number>")
+def edit_hook(hub: Hub, asked: Request, repo: Repository, number: str) -> Answer:
+    if repo.rights.get(asked.login or "") != "admin":
+        return _error(
+            asked, 403, "user should be an owner or a collaborator with admin write of a repository"
+        )
+    found = hooks.settle(repo.webhooks, _known(asked.body), int(number))
+    return _missing(asked) if found is None else Answer(200, hooks.shown(found, "gitea"))
+
+
+def _known(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "events": [name for name in body.get("events", ["push"]) if name in KNOWN]}

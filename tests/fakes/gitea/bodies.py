@@ -252,3 +252,30 @@ def combined(base: str, repo: Repository, sha: str, shown: list[dict[str, Any]])
         "commit_url": url,
         "url": f"{url}/status",
     }
+
+
+def push(base: str, repo: Repository, branch: str, before: str, after: str, login: str) -> dict[str, Any]:
+    """What a webhook says of a branch that was moved, made or removed."""
+    return {
+        "ref": f"refs/heads/{branch}",
+        "before": before,
+        "after": after,
+        "compare_url": f"{base}/{repo.full_name}/compare/{before}...{after}",
+        "commits": [],
+        "total_commits": 0,
+        "head_commit": None,
+        "repository": repository(base, repo, login),
+        "pusher": user(login),
+        "sender": user(login),
+    }
+
+
+def deleted(base: str, repo: Repository, branch: str, login: str) -> dict[str, Any]:
+    """What a webhook says of a branch that was removed, beside the push."""
+    return {
+        "ref": branch,
+        "ref_type": "branch",
+        "pusher_type": "user",
+        "repository": repository(base, repo, login),
+        "sender": user(login),
+    }

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tests.fakes.common import git_side
 from tests.fakes.common.git_side import HEADS, GitFailed, GitRepository, now
 
+ZERO = "0" * 40
 WIP = ("WIP:", "[WIP]")
 # As the server's own hook: who may push to a protected branch is written in a file beside it.
 HOOK = """#!/bin/sh
@@ -56,6 +57,7 @@ class Repository(GitRepository):
     looks_until_checked: int = 1  # looks at a pull request that still find its mergeability uncomputed
     unrecorded_merges: int = 0  # so many merges are pushed and then not recorded (go-gitea/gitea#38560)
     _looks: dict[int, int] = field(default_factory=dict)
+    _heads: dict[str, str] = field(default_factory=dict)
 
     @property
     def only_merges(self) -> bool:
@@ -63,6 +65,15 @@ class Repository(GitRepository):
         return Style.FAST_FORWARD not in self.styles
 
     # -- what pushes lead to -------------------------------------------------------------------------------------
+
+    def moved(self) -> list[tuple[str, str, str]]:
+        """Branches with what they were at and are at, since this was last asked."""
+        with self.lock:
+            listed = self.git("for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", HEADS)
+            heads = {name: sha for sha, _, name in (line.partition(" ") for line in listed.splitlines())}
+            before, self._heads = self._heads, heads
+            names = [name for name in {**before, **heads} if before.get(name) != heads.get(name)]
+            return [(name, before.get(name, ZERO), heads.get(name, ZERO)) for name in names]
 
     def synchronise(self) -> None:
         """What the server does after each push: heads follow their branches, and a lost branch closes."""

@@ -6,10 +6,12 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.fakes.common.git_side import serve_git
+from tests.fakes.common.hooks import Hooks
 from tests.fakes.common.served import Answer, Asked, Served, secret_of
 from tests.fakes.gitea import bodies
 from tests.fakes.gitea.api import Request, answer
-from tests.fakes.gitea.repository import Pull, Repository, Style
+from tests.fakes.gitea.hooks import headers
+from tests.fakes.gitea.repository import ZERO, Pull, Repository, Style
 
 BOT, PERSON = "orchbot", "dana"
 TOKEN = "f4k3-0rchb0t-t0ken-" + "0" * 21
@@ -29,6 +31,11 @@ class FakeGitea(Served):
         self.tokens = {TOKEN: BOT, "p3rs0n-t0ken-" + "1" * 27: PERSON}
         self.repositories: dict[str, Repository] = {}
         self.redirects: dict[str, str] = {}
+        self.hooks = Hooks(headers)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.hooks.end()
 
     @property
     def token(self) -> str:
@@ -109,7 +116,16 @@ class FakeGitea(Served):
         writes = "git-receive-pack" in service + asked.query
         if writes and repo.rights[login] == "read":
             return Answer(403, "User permission denied\n")
+        if writes:  # what was pushed past it is nobody's
+            repo.moved()
         told = serve_git(repo.path, asked.method, service, asked.query, asked.headers, asked.body, login)
         if writes:
             repo.synchronise()
+            self._tell_of_pushes(repo, login)
         return Answer(told.status, told.body, told.headers)
+
+    def _tell_of_pushes(self, repo: Repository, login: str) -> None:
+        for branch, before, after in repo.moved():
+            self.hooks.tell("push", bodies.push(self.url, repo, branch, before, after, login), repo.webhooks)
+            if after == ZERO:
+                self.hooks.tell("delete", bodies.deleted(self.url, repo, branch, login), repo.webhooks)

@@ -4,7 +4,7 @@ It answers what the documentation says and what people have reported, and no mor
 """
 
 from tests.fakes.common.faults import Call, Fault, How
-from tests.fakes.github.hooks import Delivery, Hook
+from tests.fakes.common.hooks import Delivery, Hook
 from tests.fakes.github.repository import Pull, Repository, Rules
 from tests.fakes.github.server import FakeGitHub
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fakes.common import hooks
 from tests.fakes.common.git_side import GitFailed, now
 from tests.fakes.common.served import Answer
 from tests.fakes.github import bodies
@@ -237,3 +238,31 @@ def merge(asked: Request, repo: Repository, number: str) -> Answer:
 
 
 BASE_MOVED = "Base branch was modified. Review and try the merge again."
+
+
+# -- webhooks --------------------------------------------------------------------------------------------------------
+
+
+@route("GET", "/hooks")
+def list_hooks(asked: Request, repo: Repository) -> Answer:
+    if repo.rights.get(asked.login) != "admin":
+        return missing()
+    found, more = _page(asked, f"/repos/{repo.full_name}/hooks", repo.webhooks)
+    return Answer(200, [hooks.shown(hook, "Repository") for hook in found], more)
+
+
+@route("POST", "/hooks")
+def new_hook(asked: Request, repo: Repository) -> Answer:
+    if repo.rights.get(asked.login) != "admin":
+        return missing()
+    made = hooks.settle(repo.webhooks, asked.body)
+    assert made is not None
+    return Answer(201, hooks.shown(made, "Repository"))
+
+
+@route("PATCH", "/hooks/<number>")
+def edit_hook(asked: Request, repo: Repository, number: str) -> Answer:
+    found = None
+    if repo.rights.get(asked.login) == "admin":
+        found = hooks.settle(repo.webhooks, asked.body, int(number))
+    return missing() if found is None else Answer(200, hooks.shown(found, "Repository"))

@@ -9,10 +9,11 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.fakes.common.git_side import serve_git
+from tests.fakes.common.hooks import Hook, Hooks
 from tests.fakes.common.served import Answer, Asked, Served, secret_of
 from tests.fakes.github import bodies
 from tests.fakes.github.api import Request, answer, refused
-from tests.fakes.github.hooks import Hook, Hooks
+from tests.fakes.github.hooks import EVENTS, headers
 from tests.fakes.github.repository import Pull, Repository
 
 BOT, PERSON = "orchbot", "dana"
@@ -33,7 +34,7 @@ class FakeGitHub(Served):
         self.repositories: dict[str, Repository] = {}
         self.redirects: dict[str, str] = {}
         self.remaining = PER_HOUR  # requests in this hour
-        self.hooks = Hooks()
+        self.hooks = Hooks(headers)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
@@ -67,7 +68,7 @@ class FakeGitHub(Served):
 
     def hook(self, url: str, secret: str) -> Hook:
         """A webhook for every repository; it says hello."""
-        made = Hook(url, secret)
+        made = Hook(url, secret, EVENTS)
         self.hooks.known.append(made)
         for repo in self.repositories.values():
             self._tell("ping", repo, {})
@@ -181,4 +182,4 @@ class FakeGitHub(Served):
         return Answer(told.status, told.body, told.headers)
 
     def _tell(self, event: str, repo: Repository, about: dict[str, Any]) -> None:
-        self.hooks.tell(event, bodies.delivery(event, self.url, repo, about))
+        self.hooks.tell(event, bodies.delivery(event, self.url, repo, about), repo.webhooks)

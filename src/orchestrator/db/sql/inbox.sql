@@ -14,6 +14,12 @@ SELECT id, task_id FROM inbox JOIN deliveries ON inbox_id = id
 WHERE deliveries.source = :source AND delivery_id = :delivery_id
 LIMIT 1;
 
+-- name: newest
+SELECT max(id) AS id FROM inbox;
+
+-- name: has_come
+SELECT 1 FROM inbox WHERE source = :source AND id > :after AND payload LIKE '%' || :words || '%' LIMIT 1;
+
 -- name: open_page
 SELECT id, task_id, deferrals, not_before IS NULL OR not_before <= utc_now() AS due
 FROM inbox JOIN deliveries ON inbox_id = id

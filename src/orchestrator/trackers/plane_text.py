@@ -19,4 +19,7 @@ def as_html(text: str) -> str:
 
 def about_stage(work_item: str, stage: Stage, reason: str) -> str:
     """What a ticket is told of its task's new stage."""
-    return f"{work_item} is in {stage}." + (f"\n{reason}" if reason.strip() else "")
+    if stage is Stage.CREATED:
+        return f"Taken as {work_item}."
+    said = f"{work_item} is {stage}." if stage.terminal else f"{work_item} is in {stage}."
+    return f"{said}\n{reason}" if reason.strip() else said

@@ -65,6 +65,7 @@ def test_the_ticket_follows_its_task(desk: Desk) -> None:
         seen.append(state(desk.item))
     assert seen == ["Todo", "In Progress", "In Progress", "In Progress", "Done"]
     assert desk.comments[1] == "<p>SHOP-7 is in analysis.</p><p>because &lt;b&gt;</p>"
+    assert [said.split("<")[1] for said in desk.comments[::4]] == ["p>Taken as SHOP-7.", "p>SHOP-7 is done."]
     assert len(desk.comments) == 5
     assert [link.url for link in desk.item.links] == [PULL]
     assert len(desk.kept.history(WorkItem("SHOP-7"))) == 5

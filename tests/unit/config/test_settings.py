@@ -362,13 +362,13 @@ def test_the_reference_describes_every_setting() -> None:
         assert (doc.unit == "seconds") is doc.field.endswith("_s")
     secret = [
         "ORCH_TOKEN",
+        "ORCH_TELEGRAM_TOKEN",
+        "ORCH_PLANE_TOKEN",
+        "ORCH_PLANE_WEBHOOK_SECRET",
         "ORCH_GITEA_WEBHOOK_SECRET",
         "ORCH_GITHUB_WEBHOOK_SECRET",
         "ORCH_GITEA_TOKEN",
         "ORCH_GITHUB_TOKEN",
-        "ORCH_TELEGRAM_TOKEN",
-        "ORCH_PLANE_TOKEN",
-        "ORCH_PLANE_WEBHOOK_SECRET",
     ]
     assert [doc.variable for doc in docs if doc.secret] == secret
     assert {f"{name}_FILE" for name in secret} <= {doc.variable for doc in docs}

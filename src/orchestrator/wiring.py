@@ -37,6 +37,7 @@ from orchestrator.db.database import Database
 from orchestrator.db.file_lock import own_file
 from orchestrator.db.migrate import newest
 from orchestrator.db.opening import open_migrated, open_to_look
+from orchestrator.db.tickets import TrackerProject
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
 from orchestrator.domain.effect import Effect, EffectName
@@ -491,6 +492,12 @@ class App:
         """From now on alerts are queued for what is configured."""
         with self.database.write() as tx:
             mail.set_channels(tx, [TELEGRAM] if self.telegram_outbox is not None else [])
+
+    def connect_plane(self, repo: str, name: str) -> TrackerProject:
+        """Let a repository's tickets come from a project at Plane, from now on."""
+        known = self.plane.connect(RepoName(repo), name)
+        self.wakeups.everything()
+        return known
 
     # --- daemons --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from orchestrator.cli.owner import Owner, owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
-from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Ticket
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.desk import Operations
@@ -195,7 +194,7 @@ class LocalDesk:
 
     def connect(self, repo: str, plane: str) -> Plain:
         """Let its tickets come from a project at Plane."""
-        return views.record(self._app.plane.connect(RepoName(repo), plane))
+        return views.record(self._app.connect_plane(repo, plane))
 
     def repositories(self) -> list[Plain]:
         """What is registered."""

@@ -5,7 +5,6 @@ from pathlib import Path
 from orchestrator.config import Secret
 from orchestrator.dashboard.pages import OPEN_PATHS, add_board
 from orchestrator.db.repositories import Repository
-from orchestrator.domain.ids import RepoName
 from orchestrator.main import Service
 from orchestrator.repositories import Elsewhere
 from orchestrator.web.api import create_api
@@ -33,7 +32,7 @@ def web_server(app: App, service: Service, local: Secret, *, port: int) -> WebSe
         local_token=local.reveal(),
         register=register,
         restore=app.restore,
-        connect=lambda repo, name: app.plane.connect(RepoName(repo), name),
+        connect=app.connect_plane,
         open_paths=OPEN_PATHS,
         signed=intakes(
             app.receiver,

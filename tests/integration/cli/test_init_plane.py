@@ -10,6 +10,7 @@ from tests.fakes.plane import FakePlane, How, Project
 from tests.fakes.plane.server import KEY
 from tests.fixtures_git import Hand
 from tests.fixtures_orch import Here, Orch
+from tests.waiting import wait_until
 
 NAME = "acme/SHOP"
 
@@ -49,6 +50,19 @@ def test_tickets_come_from_there_from_now_on(
     assert f"come from {server.url}/acme" in doctor.out
     assert "no webhooks are taken" in doctor.out
     assert KEY not in said.out + said.err + doctor.out + doctor.err
+
+
+def test_a_running_service_takes_them_from_then_on(
+    server: FakePlane, project: Project, here: Here, orch: Orch, mine: Hand
+) -> None:
+    assert here("init", cwd=mine.folder).code == 0
+    ticket = server.ticket(project, "Add totals", "orch")
+    with orch.serving():
+        said = here("init", "--plane", NAME, "--json", cwd=mine.folder)
+        assert (said.code, said.data["tracker"]) == (0, f"{server.url}/acme"), said.err
+        wait_until(lambda: "Taken as SHOP-1." in str([comment.html for comment in ticket.comments]))
+        wrong = here("init", "--plane", "acme/NONE", cwd=mine.folder)
+        assert (wrong.code, "sees no project" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize(

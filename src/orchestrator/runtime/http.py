@@ -87,7 +87,7 @@ class SystemHttp:
                     content = _read(answer, limit, url)
                     return HttpAnswer(answer.status_code, dict(answer.headers.items()), content)
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
-                if deadline.passed:
+                if deadline.passed or isinstance(error, httpx.TimeoutException):
                     raise HttpFailed(f"{_shown(url)} did not answer within {timeout_s:g} s.") from error
                 raise HttpFailed(f"{_shown(url)} gave no answer: {_reason(error)}.") from error
 

@@ -25,6 +25,7 @@ from orchestrator.trackers.tracker import TrackerAway
 SOURCE = "orch"  # what our comments name as their external source
 CHANGES = 2_000  # work items that are read at once: more have never changed within a minute
 OLD_S = 600.0  # how long names are believed
+NEWS_S = 60.0  # and how long at least, although one is met that is not among them
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class PlaneProject:
         self._clock = clock
         self._place = f"/workspaces/{workspace}/projects/{project}"
         self._names: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._forgot_at = -NEWS_S
         self._lock = threading.Lock()
 
     # -- questions ---------------------------------------------------------------------------------------------
@@ -191,6 +193,9 @@ class PlaneProject:
         return found
 
     def forget(self) -> None:
-        """Ask for names again: one was met that is not known."""
+        """Ask for names again: one was met that is not known. Not at once again, for it may be nobody's to see."""
         with self._lock:
-            self._names.clear()
+            now = self._clock.boottime()
+            if now - self._forgot_at >= NEWS_S:
+                self._forgot_at = now
+                self._names.clear()

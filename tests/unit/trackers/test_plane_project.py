@@ -1,5 +1,7 @@
 """Reading a Plane: what is there, what has changed, and who cannot be asked."""
 
+from datetime import timedelta
+
 import pytest
 
 from orchestrator.domain.errors import OutsideError
@@ -130,9 +132,15 @@ def test_a_server_that_answers_with_errors_of_a_proxy_is_left_alone() -> None:
         house.ours.check()
 
 
-def test_how_far_its_clock_is_ahead_is_noticed(plane: PlaneHouse) -> None:
-    from datetime import timedelta
+def test_a_name_that_is_nobodys_to_see_is_not_asked_for_again_and_again(plane: PlaneHouse) -> None:
+    plane.ours.labels()
+    for _ in range(5):
+        plane.ours.forget()
+        plane.ours.labels()
+    assert len(plane.server.calls("GET", "/labels/$")) == 2
 
+
+def test_how_far_its_clock_is_ahead_is_noticed(plane: PlaneHouse) -> None:
     plane.ours.check()
     assert plane.ours.server.ahead_s == 0
     plane.server.world.ahead = timedelta(minutes=10)

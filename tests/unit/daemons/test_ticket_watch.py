@@ -244,6 +244,28 @@ def test_a_new_ticket_is_taken_soon_after_its_webhook(watched: Watched) -> None:
     assert watched.task(item)
 
 
+def test_what_is_said_after_the_end_is_answered(watched: Watched) -> None:
+    item, task = watched.taken()
+    watched.store.move(task.id, Stage.CANCELLED)
+    watched.told.clear()
+    watched.server.comment(item, "<p>orch retry</p>")
+    watched.hook()
+    watched.run(after_s=0.5)
+    assert watched.words(task) == []
+    [answer] = watched.answers()
+    assert "has ended" in answer
+
+
+def test_a_deleted_project_is_looked_at_soon(watched: Watched) -> None:
+    _, task = watched.taken()
+    watched.run()
+    watched.told.clear()
+    watched.server.delete_project(watched.project)
+    watched.hook()
+    assert watched.run(after_s=6)["failed"] == 1
+    assert watched.words(task) == []
+
+
 def test_our_own_doing_is_no_word_and_asks_for_no_reading(watched: Watched) -> None:
     item, task = watched.waits()
     watched.told.clear()

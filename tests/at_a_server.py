@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.domain.effect import EffectName, EffectState
+from orchestrator.played.common.faults import How
 from orchestrator.repositories import Elsewhere
-from tests.fakes.common.faults import How
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, repository_at
 from tests.fixtures_pipeline import Build, Pipeline

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from orchestrator.forges.gitea import GiteaForge
 from orchestrator.forges.gitea_api import GiteaApi
+from orchestrator.played.gitea import FakeGitea
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import SystemHttp
-from tests.fakes.gitea import FakeGitea
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, RemoteHouse, remote_git, remote_house
 

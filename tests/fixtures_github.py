@@ -5,11 +5,11 @@ from pathlib import Path
 from orchestrator.forges.github import GitHubForge
 from orchestrator.forges.github_api import GitHubApi
 from orchestrator.forges.github_limits import Limits
+from orchestrator.played.github import FakeGitHub
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import SystemHttp
-from tests.fakes.github import FakeGitHub
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, RemoteHouse, remote_git, remote_house
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from orchestrator.config import Secret
+from orchestrator.played.plane import FakePlane, Project
+from orchestrator.played.plane.server import KEY
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.http import SystemHttp
 from orchestrator.trackers.plane_api import PlaneServer
 from orchestrator.trackers.plane_pace import Pace
 from orchestrator.trackers.plane_project import PlaneProject
-from tests.fakes.plane import FakePlane, Project
-from tests.fakes.plane.server import KEY
 
 
 @dataclass

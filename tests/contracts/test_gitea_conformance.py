@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.played.gitea import FakeGitea
 from tests.contracts.gitea_client import CONTRACTS, Server, conforms
 from tests.contracts.shapes import lacks, shape
 from tests.contracts.spoken_to import Told
-from tests.fakes.gitea import FakeGitea
 from tests.waiting import wait_until
 
 CAPTURED = json.loads((CONTRACTS / "fixtures/real/gitea116_api_calls.json").read_text())

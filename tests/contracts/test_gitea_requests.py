@@ -8,9 +8,9 @@ import pytest
 from orchestrator.config import Secret
 from orchestrator.domain.errors import OutsideError
 from orchestrator.forges.hooks import GITEA, Hooks
+from orchestrator.played.gitea import FakeGitea, Style
 from orchestrator.runtime.git import Git
 from tests.contracts.gitea_client import conforms
-from tests.fakes.gitea import FakeGitea, Style
 from tests.fixtures_git import BRANCH, person_at
 from tests.fixtures_git_server import RemoteHouse
 from tests.fixtures_gitea import gitea_house

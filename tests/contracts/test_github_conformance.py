@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.forges.github_api import VERSION, api_root
+from orchestrator.played.github import FakeGitHub
 from tests.contracts.spoken_to import SpokenTo, Told
-from tests.fakes.github import FakeGitHub
 from tests.waiting import wait_until
 
 FENCE, MARK = "refs/orch/fence/1", "refs/orch/installation"

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from orchestrator.played.plane import FakePlane
+from orchestrator.played.plane.server import KEY
 from tests.contracts.plane_client import CONTRACTS, Server, conforms, kind_of_call
 from tests.contracts.shapes import lacks, shape
-from tests.fakes.plane import FakePlane
-from tests.fakes.plane.server import KEY
 from tests.waiting import wait_until
 
 CAPTURED = json.loads((CONTRACTS / "fixtures/real/plane131_api_calls.json").read_text())

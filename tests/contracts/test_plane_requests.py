@@ -12,6 +12,8 @@ from orchestrator.config import Secret
 from orchestrator.db import tickets
 from orchestrator.domain.stage import Stage
 from orchestrator.observability.redactor import Redactor
+from orchestrator.played.plane import FakePlane
+from orchestrator.played.plane.server import KEY
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.http import SystemHttp
 from orchestrator.trackers.local import LocalTracker
@@ -20,8 +22,6 @@ from orchestrator.trackers.plane_open import PlaneAccess, PlaneProjects
 from orchestrator.trackers.plane_source import Marks
 from orchestrator.webhooks.plane import ASKED
 from tests.contracts.plane_client import CONTRACTS, conforms
-from tests.fakes.plane import FakePlane
-from tests.fakes.plane.server import KEY
 from tests.fixtures_db import REPO, Store
 from tests.fixtures_webhooks import letters_over
 

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from orchestrator.played.plane import FakePlane, Sent
+from orchestrator.played.plane.server import API, KEY, SECRET
 from tests.contracts.plane_client import CONTRACTS
 from tests.contracts.shapes import lacks, shape
-from tests.fakes.plane import FakePlane, Sent
-from tests.fakes.plane.server import API, KEY, SECRET
 from tests.waiting import wait_until
 
 REAL = CONTRACTS / "fixtures" / "real"

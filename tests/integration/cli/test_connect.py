@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import trial
-from tests.fakes.common.hooks import Hook
-from tests.fakes.gitea import FakeGitea
-from tests.fakes.github import FakeGitHub
-from tests.fakes.plane import FakePlane
-from tests.fakes.plane.server import KEY
+from orchestrator.played.common.hooks import Hook
+from orchestrator.played.gitea import FakeGitea
+from orchestrator.played.github import FakeGitHub
+from orchestrator.played.plane import FakePlane
+from orchestrator.played.plane.server import KEY
 from tests.fixtures_git_server import NAME, repository_at
 from tests.fixtures_orch import Here, Orch
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.telegram import CHAT, TOKEN, FakeTelegram, fake_telegram
+from orchestrator.played.telegram import CHAT, TOKEN, FakeTelegram, fake_telegram
 from tests.fixtures_orch import Here
 
 

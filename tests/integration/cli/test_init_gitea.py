@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.gitea import FakeGitea, Repository, Style
+from orchestrator.played.gitea import FakeGitea, Repository, Style
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, repository_at
 from tests.fixtures_orch import CONFIG, Here, Orch

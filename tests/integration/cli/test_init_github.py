@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.github import FakeGitHub, Repository, Rules
+from orchestrator.played.github import FakeGitHub, Repository, Rules
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, repository_at
 from tests.fixtures_orch import CONFIG, Here, Orch

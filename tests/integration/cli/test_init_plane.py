@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.plane import FakePlane, How, Project
-from tests.fakes.plane.server import KEY
+from orchestrator.played.plane import FakePlane, How, Project
+from orchestrator.played.plane.server import KEY
 from tests.fixtures_git import Hand
 from tests.fixtures_orch import Here, Orch
 from tests.waiting import wait_until

@@ -11,9 +11,9 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
+from orchestrator.played.gitea import FakeGitea, Style
+from orchestrator.played.github import FakeGitHub, Rules
 from orchestrator.runtime.git import Git
-from tests.fakes.gitea import FakeGitea, Style
-from tests.fakes.github import FakeGitHub, Rules
 from tests.fixtures_git import BRANCH, House, as_it_is, house_at, person_at
 from tests.fixtures_git_server import RemoteHouse
 from tests.fixtures_gitea import gitea_house

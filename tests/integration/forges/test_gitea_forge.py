@@ -13,8 +13,8 @@ from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
 from orchestrator.forges.gitea_api import released
+from orchestrator.played.gitea import FakeGitea, How
 from orchestrator.runtime.git import Git
-from tests.fakes.gitea import FakeGitea, How
 from tests.fixtures_git import BRANCH, as_it_is, person_at
 from tests.fixtures_git_server import RemoteHouse, SteppingClock
 from tests.fixtures_gitea import gitea_forge, gitea_house

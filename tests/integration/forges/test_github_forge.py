@@ -9,8 +9,8 @@ import pytest
 from orchestrator.domain.errors import AuthorityUnreachable, InstallationChanged, OutsideError
 from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
+from orchestrator.played.github import FakeGitHub, How, Rules
 from orchestrator.runtime.git import Git
-from tests.fakes.github import FakeGitHub, How, Rules
 from tests.fixtures_git import BRANCH, as_it_is, person_at
 from tests.fixtures_git_server import RemoteHouse, SteppingClock
 from tests.fixtures_github import github_forge, github_house

@@ -10,11 +10,11 @@ import pytest
 from orchestrator.domain.errors import AuthorityUnreachable, GitError, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.task import Candidate
+from orchestrator.played.common.faults import How
+from orchestrator.played.gitea import FakeGitea
+from orchestrator.played.github import FakeGitHub
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Completed, SystemProcesses
-from tests.fakes.common.faults import How
-from tests.fakes.gitea import FakeGitea
-from tests.fakes.github import FakeGitHub
 from tests.fixtures_git import BRANCH, person_at
 from tests.fixtures_git_server import RemoteHouse, remote_house
 from tests.fixtures_gitea import gitea_forge

@@ -14,9 +14,17 @@ from orchestrator.notifications import telegram
 from orchestrator.notifications.notifier import NotNow, Undeliverable
 from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
 from orchestrator.observability.redactor import Redactor
+from orchestrator.played.telegram import (
+    CHAT,
+    TOKEN,
+    FakeTelegram,
+    breaks_off,
+    fails_after,
+    fake_telegram,
+    says,
+)
 from orchestrator.runtime.http import SystemHttp
 from tests.clock import FakeClock
-from tests.fakes.telegram import CHAT, TOKEN, FakeTelegram, breaks_off, fails_after, fake_telegram, says
 
 URL = "https://orch.example.org/board/SHOP-7"
 SECRET = "a-secret-of-the-installation"

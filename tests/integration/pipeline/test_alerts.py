@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.task import Hold
-from tests.fakes.telegram import TOKEN, FakeTelegram, breaks_off, fake_telegram, says
+from orchestrator.played.telegram import TOKEN, FakeTelegram, breaks_off, fake_telegram, says
 from tests.fixtures_pipeline import Build
 from tests.waiting import wait_until
 

@@ -12,10 +12,10 @@ import pytest
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.task import Hold
+from orchestrator.played.gitea import FakeGitea, How, Style
 from orchestrator.repositories import GITEA
 from orchestrator.rules.trailers import trailers
 from tests.at_a_server import Delivery, delivering, lose_the_answers
-from tests.fakes.gitea import FakeGitea, How, Style
 from tests.fixtures_pipeline import Build
 from tests.waiting import PATIENCE_S
 

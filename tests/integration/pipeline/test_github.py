@@ -11,10 +11,10 @@ import pytest
 
 from orchestrator.domain.effect import EffectName, EffectState
 from orchestrator.domain.task import Hold
+from orchestrator.played.github import FakeGitHub, Rules
 from orchestrator.repositories import GITHUB
 from orchestrator.rules.trailers import trailers
 from tests.at_a_server import Delivery, delivering, lose_the_answers
-from tests.fakes.github import FakeGitHub, Rules
 from tests.fixtures_pipeline import Build
 from tests.waiting import PATIENCE_S
 

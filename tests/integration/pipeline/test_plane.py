@@ -9,11 +9,11 @@ from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
+from orchestrator.played.plane import FakePlane, How, Item, Project
+from orchestrator.played.plane.server import KEY, SECRET
 from orchestrator.web.api import create_api
 from orchestrator.web.server import WebServer
 from orchestrator.webhooks.intake import intakes
-from tests.fakes.plane import FakePlane, How, Item, Project
-from tests.fakes.plane.server import KEY, SECRET
 from tests.fixtures_pipeline import Build, Pipeline
 from tests.waiting import wait_until
 

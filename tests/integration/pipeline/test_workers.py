@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.job import RunOutcome
+from orchestrator.played.gitea import FakeGitea
 from orchestrator.repositories import GITEA
 from tests.at_a_server import Delivery, delivering
-from tests.fakes.gitea import FakeGitea
 from tests.fixtures_pipeline import Build, Pipeline
 from tests.waiting import wait_until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.github import FakeGitHub
+from orchestrator.played.github import FakeGitHub
 from tests.fixtures_git import person_at
 from tests.fixtures_git_server import repository_at
 from tests.fixtures_webhooks import Letters

@@ -15,18 +15,18 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.operations.deciding import Deciding
-from orchestrator.runtime.http import SystemHttp
-from orchestrator.trackers.plane_open import PlaneAccess, PlaneProjects
-from orchestrator.trackers.plane_source import Marks
-from orchestrator.webhooks.plane import READ, PlaneHandler, PlaneStates
-from tests.fakes.plane import (
+from orchestrator.played.plane import (
     FakePlane,
     How,
     Item,
     bodies,
 )
-from tests.fakes.plane.server import KEY
-from tests.fakes.plane.world import Happened
+from orchestrator.played.plane.server import KEY
+from orchestrator.played.plane.world import Happened
+from orchestrator.runtime.http import SystemHttp
+from orchestrator.trackers.plane_open import PlaneAccess, PlaneProjects
+from orchestrator.trackers.plane_source import Marks
+from orchestrator.webhooks.plane import READ, PlaneHandler, PlaneStates
 from tests.fixtures_db import REPO, Store
 from tests.fixtures_ownership import ownership
 from tests.fixtures_webhooks import Letters

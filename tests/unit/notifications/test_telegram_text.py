@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.notifications.telegram_text import CUT, LIMIT, NO_TEXT, shown, units
-from tests.fakes.telegram import visible
+from orchestrator.played.telegram import visible
 
 URL = "https://orch.example.org/board/SHOP-7"
 ITEM = "SHOP-7"

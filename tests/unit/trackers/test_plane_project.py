@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.domain.errors import OutsideError
+from orchestrator.played.plane import FakePlane, How
+from orchestrator.played.plane.server import KEY
 from orchestrator.trackers.source import ProjectGone
 from orchestrator.trackers.tracker import TrackerAway
 from tests.clock import FakeClock
-from tests.fakes.plane import FakePlane, How
-from tests.fakes.plane.server import KEY
 from tests.fixtures_plane import PlaneHouse
 
 EVER = "0000-01-01T00:00:00.000000Z"

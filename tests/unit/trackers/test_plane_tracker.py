@@ -12,11 +12,11 @@ from orchestrator.domain.ids import WorkItem
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
 from orchestrator.observability.redactor import Redactor
+from orchestrator.played.plane import How, Item
 from orchestrator.runtime.clock import SystemClock, stamp
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.trackers.plane import PlaneTracker, ShownAs
 from orchestrator.trackers.tracker import TrackerAway
-from tests.fakes.plane import How, Item
 from tests.fixtures_plane import PlaneHouse
 from tests.unit.trackers.test_local_tracker import task
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.fakes.gitea.repository import Pull, Repository, Style
+from orchestrator.played.gitea.repository import Pull, Repository, Style
 
 API = "/api/v1"
 

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from tests.fakes.common.hooks import Delivery
+from orchestrator.played.common.hooks import Delivery
 
 KNOWN = frozenset(
     {"push", "create", "delete", "pull_request", "pull_request_only", "pull_request_sync", "status"}

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, Self
 from urllib.parse import parse_qsl
 
-from tests.fakes.common.served import Answer, Asked, Served
-from tests.fakes.plane import bodies
-from tests.fakes.plane.api import Request, answer
-from tests.fakes.plane.hooks import Hook, Worker
-from tests.fakes.plane.world import Comment, Item, Project, User, World, new_id
+from orchestrator.played.common.served import Answer, Asked, Served
+from orchestrator.played.plane import bodies
+from orchestrator.played.plane.api import Request, answer
+from orchestrator.played.plane.hooks import Hook, Worker
+from orchestrator.played.plane.world import Comment, Item, Project, User, World, new_id
 
 API = "/api/v1"
 KEY = "plane_api_" + "f4k3" * 8

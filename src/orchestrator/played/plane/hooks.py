@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from tests.fakes.plane import bodies
-from tests.fakes.plane.world import Happened, World
+from orchestrator.played.plane import bodies
+from orchestrator.played.plane.world import Happened, World
 
 RETRIES = 5
 TIMEOUT_S = 30.0

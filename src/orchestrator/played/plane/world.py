@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 DEFAULT_STATES = (
@@ -245,7 +246,7 @@ class World:
                 if old != new:
                     told.append((name, old, new))
             for name, old, new in told:
-                self._later(lambda n=name, o=old, w=new: self._changed(project, item, by, n, o, w, page))
+                self._later(partial(self._changed, project, item, by, name, old, new, page))
 
     def _changed(
         self, project: Project, item: Item, by: User, name: str, old: Any, new: Any, page: bool

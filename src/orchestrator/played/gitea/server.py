@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from tests.fakes.common.git_side import serve_git
-from tests.fakes.common.hooks import Hooks
-from tests.fakes.common.served import Answer, Asked, Served, secret_of
-from tests.fakes.gitea import bodies
-from tests.fakes.gitea.api import Request, answer
-from tests.fakes.gitea.hooks import headers
-from tests.fakes.gitea.repository import ZERO, Pull, Repository, Style
+from orchestrator.played.common.git_side import serve_git
+from orchestrator.played.common.hooks import Hooks
+from orchestrator.played.common.served import Answer, Asked, Served, secret_of
+from orchestrator.played.gitea import bodies
+from orchestrator.played.gitea.api import Request, answer
+from orchestrator.played.gitea.hooks import headers
+from orchestrator.played.gitea.repository import ZERO, Pull, Repository, Style
 
 BOT, PERSON = "orchbot", "dana"
 TOKEN = "f4k3-0rchb0t-t0ken-" + "0" * 21

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from tests.fakes.common.hooks import Hook
+from orchestrator.played.common.hooks import Hook
 
 HEADS = "refs/heads/"
 

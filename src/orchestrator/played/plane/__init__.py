@@ -4,9 +4,9 @@ It answers what the real server (Community Edition 1.3.1) was seen to answer, or
 where the captured answers and this one differ, this one is wrong (`tests/contracts/test_plane_conformance.py`).
 """
 
-from tests.fakes.common.faults import Call, Fault, How
-from tests.fakes.plane.hooks import Hook, Sent
-from tests.fakes.plane.server import FakePlane
-from tests.fakes.plane.world import Item, Project, User
+from orchestrator.played.common.faults import Call, Fault, How
+from orchestrator.played.plane.hooks import Hook, Sent
+from orchestrator.played.plane.server import FakePlane
+from orchestrator.played.plane.world import Item, Project, User
 
 __all__ = ["Call", "FakePlane", "Fault", "Hook", "How", "Item", "Project", "Sent", "User"]

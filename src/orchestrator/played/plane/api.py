@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tests.fakes.common.served import Answer
-from tests.fakes.plane import bodies
-from tests.fakes.plane.world import Comment, Item, Label, Project, State, User, World
+from orchestrator.played.common.served import Answer
+from orchestrator.played.plane import bodies
+from orchestrator.played.plane.world import Comment, Item, Label, Project, State, User, World
 
 MOST = 1000
 ORDERS = ("created_at", "updated_at", "name", "sequence_id")
@@ -58,6 +58,7 @@ def answer(world: World, method: str, path: str, asked: Request) -> Answer:
 def _called(world: World, endpoint: Endpoint, asked: Request, named: dict[str, str]) -> Answer:
     if named.pop("slug", world.slug) != world.slug:
         return Answer(403, bodies.FORBIDDEN)
+    project = None
     if "pid" in named:
         pid = named.pop("pid")
         project = next((one for one in world.projects if one.id == pid and not one.deleted), None)
@@ -67,7 +68,8 @@ def _called(world: World, endpoint: Endpoint, asked: Request, named: dict[str, s
         named["project"] = project  # type: ignore[assignment]
     if "item" in named:
         wanted = named.pop("item")
-        item = next((one for one in project.visible() if one.id == wanted), None)
+        seen = project.visible() if project is not None else []
+        item = next((one for one in seen if one.id == wanted), None)
         if item is None:
             return Answer(404, bodies.MISSING)
         named["item"] = item  # type: ignore[assignment]

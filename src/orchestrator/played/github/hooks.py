@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from tests.fakes.common.hooks import Delivery
+from orchestrator.played.common.hooks import Delivery
 
 EVENTS = ("push", "pull_request", "status", "ping")
 

@@ -3,9 +3,9 @@
 It answers what the documentation says and what people have reported, and no more.
 """
 
-from tests.fakes.common.faults import Call, Fault, How
-from tests.fakes.common.hooks import Delivery, Hook
-from tests.fakes.github.repository import Pull, Repository, Rules
-from tests.fakes.github.server import FakeGitHub
+from orchestrator.played.common.faults import Call, Fault, How
+from orchestrator.played.common.hooks import Delivery, Hook
+from orchestrator.played.github.repository import Pull, Repository, Rules
+from orchestrator.played.github.server import FakeGitHub
 
 __all__ = ["Call", "Delivery", "FakeGitHub", "Fault", "Hook", "How", "Pull", "Repository", "Rules"]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tests.fakes.common import git_side
-from tests.fakes.common.git_side import HEADS, GitRepository, now
+from orchestrator.played.common import git_side
+from orchestrator.played.common.git_side import HEADS, GitRepository, now
 
 ZERO = "0" * 40
 # As the server judges a push to a protected branch: the commits that meet its rules are written in a file beside it.
@@ -90,10 +90,10 @@ class Repository(GitRepository):
     def look(self, pull: Pull) -> None:
         """Somebody asks for it: its head follows its branch sooner or later."""
         tip = self.branch(pull.branch)
-        if pull.state != "open" or tip in (None, pull.head):
+        if pull.state != "open" or tip is None or tip == pull.head:
             return
         pull.looks += 1
-        if tip is not None and pull.looks > self.looks_until_synced:
+        if pull.looks > self.looks_until_synced:
             pull.head, pull.updated = tip, now()
             self.git("update-ref", f"refs/pull/{pull.number}/head", tip)
             self.tell("pull_request", self, {"action": "synchronize", "pull": pull, "by": pull.user})

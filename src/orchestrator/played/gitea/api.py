@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tests.fakes.common import hooks
-from tests.fakes.common.git_side import GitFailed, now
-from tests.fakes.common.served import Answer
-from tests.fakes.gitea import bodies
-from tests.fakes.gitea.hooks import KNOWN
-from tests.fakes.gitea.repository import Pull, Repository, Style
+from orchestrator.played.common import hooks
+from orchestrator.played.common.git_side import GitFailed, now
+from orchestrator.played.common.served import Answer
+from orchestrator.played.gitea import bodies
+from orchestrator.played.gitea.hooks import KNOWN
+from orchestrator.played.gitea.repository import Pull, Repository, Style
 
 DEFAULT_PAGE, MOST = 30, 50
 STYLES = ("merge", "rebase", "rebase-merge", "squash", "fast-forward-only", "manually-merged")

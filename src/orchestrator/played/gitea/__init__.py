@@ -4,8 +4,8 @@ It answers what the real server was seen to answer, or what its source says, and
 and this one differ, this one is wrong (`tests/contracts/test_gitea_conformance.py`).
 """
 
-from tests.fakes.common.faults import Call, Fault, How
-from tests.fakes.gitea.repository import Pull, Repository, Style
-from tests.fakes.gitea.server import FakeGitea
+from orchestrator.played.common.faults import Call, Fault, How
+from orchestrator.played.gitea.repository import Pull, Repository, Style
+from orchestrator.played.gitea.server import FakeGitea
 
 __all__ = ["Call", "FakeGitea", "Fault", "How", "Pull", "Repository", "Style"]

@@ -6,8 +6,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
-from tests.fakes.common import git_side
-from tests.fakes.common.git_side import HEADS, GitFailed, GitRepository, now
+from orchestrator.played.common import git_side
+from orchestrator.played.common.git_side import HEADS, GitFailed, GitRepository, now
 
 ZERO = "0" * 40
 WIP = ("WIP:", "[WIP]")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.fakes.github.repository import ZERO, Pull, Repository
+from orchestrator.played.github.repository import ZERO, Pull, Repository
 
 API = "/api/v3"
 
@@ -115,7 +115,7 @@ def rules(repo: Repository, name: str) -> list[dict[str, Any]]:
     source = {"ruleset_source_type": "Repository", "ruleset_source": repo.full_name, "ruleset_id": 1}
     found: list[dict[str, Any]] = [{"type": kind, **source} for kind in known.others]
     if known.pull_request:
-        parameters = {
+        parameters: dict[str, Any] = {
             "required_approving_review_count": known.approvals,
             "dismiss_stale_reviews_on_push": True,
         }

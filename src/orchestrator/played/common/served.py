@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.fakes.common.faults import Call, Fault, How, Journal
+from orchestrator.played.common.faults import Call, Fault, How, Journal
 
 HOLD_S = 60.0  # a request that a test holds and forgets
 

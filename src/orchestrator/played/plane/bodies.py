@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.fakes.plane.world import (
+from orchestrator.played.plane.world import (
     Activity,
     Comment,
     Happened,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from tests.fakes.common.git_side import serve_git
-from tests.fakes.common.hooks import Hook, Hooks
-from tests.fakes.common.served import Answer, Asked, Served, secret_of
-from tests.fakes.github import bodies
-from tests.fakes.github.api import Request, answer, refused
-from tests.fakes.github.hooks import EVENTS, headers
-from tests.fakes.github.repository import Pull, Repository
+from orchestrator.played.common.git_side import serve_git
+from orchestrator.played.common.hooks import Hook, Hooks
+from orchestrator.played.common.served import Answer, Asked, Served, secret_of
+from orchestrator.played.github import bodies
+from orchestrator.played.github.api import Request, answer, refused
+from orchestrator.played.github.hooks import EVENTS, headers
+from orchestrator.played.github.repository import Pull, Repository
 
 BOT, PERSON = "orchbot", "dana"
 TOKEN = "github_pat_f4k3" + "0" * 40

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.fakes.common import hooks
-from tests.fakes.common.git_side import GitFailed, now
-from tests.fakes.common.served import Answer
-from tests.fakes.github import bodies
-from tests.fakes.github.repository import Pull, Repository, Rules
+from orchestrator.played.common import hooks
+from orchestrator.played.common.git_side import GitFailed, now
+from orchestrator.played.common.served import Answer
+from orchestrator.played.github import bodies
+from orchestrator.played.github.repository import Pull, Repository, Rules
 
 DEFAULT_PAGE, MOST = 30, 100
 

@@ -1,6 +1,7 @@
 """A fleet that is cut off, killed, paused, and loses its database, while tickets flow: ``python -m tests.netns.fleet``.
 
-Several `orch serve` on hosts of their own share one PostgreSQL and one state folder. A seed says what is done to which
+Several `orch serve` on hosts of their own share one PostgreSQL and one state folder; `orch worker` on further hosts
+have a state folder each, and share the database and the forge alone. A seed says what is done to which
 of them, one thing after the other, each when the last has had its effect or has been waited for. In the end all is
 mended, and every ticket has to be delivered, once.
 """
@@ -32,6 +33,7 @@ from tests.waiting import wait_until
 
 IMPATIENCE_S = 4.0  # for an effect of a disturbance before the next one comes
 REST_S = 600.0
+GONE = 0.3  # of the workers that are killed: they do not come back
 SETTINGS = {
     "ORCH_HEARTBEAT_INTERVAL_S": "0.5",
     "ORCH_PROCESS_TTL_S": "4",
@@ -77,6 +79,9 @@ class Fleet:
             what = "start"
         elif what == "cut":
             host.plug(cut=True)
+        elif what == "kill" and host.home is not None and self.rng.random() < GONE:
+            host.replace()
+            what = "replace"
         elif what == "kill":
             host.kill()
         elif what == "pause":
@@ -157,6 +162,9 @@ class Fleet:
         applied = self.rows("SELECT task_id FROM effects WHERE name = 'merge_pr' AND state = 'applied'")
         if len(applied) != len(items):
             found.append(f"{len(applied)} of {len(items)} merges are in the ledger")
+        running, main = self.desk.running("production"), self.desk.forge.git("rev-parse", "main")
+        if running != main:
+            found.append(f"production runs {running}, and main is {main}")
         files = self.desk.forge.git("ls-tree", "--name-only", "main", "src/").split()
         lacks = [item for item in items if f"src/change_{item.replace('-', '_')}.py" not in files]
         found += [f"main lacks what was done for {item}" for item in lacks]
@@ -176,7 +184,9 @@ UNION ALL SELECT 'slot' FROM slots WHERE task_id IS NOT NULL
 """
 
 
-def play(folder: Path, *, seed: int, tickets: int, hosts: int, disturbances: int) -> dict[str, object]:
+def play(
+    folder: Path, *, seed: int, tickets: int, hosts: int, disturbances: int, workers: int = 0
+) -> dict[str, object]:
     """One run; what was done in it, and what was found."""
     began = time.monotonic()
     with ExitStack() as stack:
@@ -188,7 +198,9 @@ def play(folder: Path, *, seed: int, tickets: int, hosts: int, disturbances: int
         desk.agent()
         stack.callback(desk.stop)
         desk.open().register_repository(desk.person.folder, name=desk.repo, prefix="S")
-        found = stack.enter_context(switched(hosts, folder, server.folder / ".s.PGSQL.5432"))
+        found = stack.enter_context(switched(hosts + workers, folder, server.folder / ".s.PGSQL.5432"))
+        for number, host in enumerate(found[hosts:]):
+            host.home = folder / f"worker-{number}"
         environ = {
             **desk.environ,
             **desk.variables(),
@@ -205,6 +217,9 @@ def play(folder: Path, *, seed: int, tickets: int, hosts: int, disturbances: int
             "seed": seed,
             "tickets": tickets,
             "hosts": hosts,
+            "workers": workers,
+            "at_workers": fleet.rows("SELECT count(*) FROM agent_runs WHERE home <> ''")[0][0],
+            "lost": fleet.rows("SELECT count(*) FROM agent_runs WHERE outcome = 'lost'")[0][0],
             "done": dict(fleet.done),
             "agents": len(desk.agents()),
             "findings": fleet.findings(items),
@@ -219,6 +234,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1, metavar="N", help="runs, each with the next seed")
     parser.add_argument("--tickets", type=int, default=50)
     parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--disturbances", type=int, default=100)
     parser.add_argument("--out", type=Path, help="report that is added to; seeds in it are passed over")
     asked = parser.parse_args()
@@ -236,6 +252,7 @@ def main() -> None:
                 seed=seed,
                 tickets=asked.tickets,
                 hosts=asked.hosts,
+                workers=asked.workers,
                 disturbances=asked.disturbances,
             )
         line = json.dumps(told)

@@ -33,12 +33,15 @@ class Host:
     cable: str  # its end at the switch
     switch: str
     folder: Path
+    home: Path | None = None  # of a worker: its own; None: an orchestrator, which shares one with the others
     service: "subprocess.Popen[bytes] | None" = None
     paused: bool = False
     cut: bool = False
 
     def start(self, environ: Mapping[str, str]) -> None:
-        """`orch serve`, which takes the host's programs with it when it is killed."""
+        """`orch serve` or `orch worker`, which takes the host's programs with it when it is killed."""
+        env = dict(environ) if self.home is None else {**environ, "ORCH_HOME": str(self.home)}
+        service = "serve" if self.home is None else "worker"
         command = [
             "ip",
             "netns",
@@ -52,8 +55,8 @@ class Host:
         ]
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.service = subprocess.Popen(
-                [*command, sys.executable, "-m", "orchestrator", "serve"],
-                env=dict(environ),
+                [*command, sys.executable, "-m", "orchestrator", service],
+                env=env,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -66,6 +69,12 @@ class Host:
             self.service.kill()
             self.service.wait()
         self.service, self.paused = None, False
+
+    def replace(self) -> None:
+        """Another machine takes this worker's place: what was on it is never heard of again."""
+        self.kill()
+        assert self.home is not None
+        self.home = self.home.with_name(f"{self.home.name}x")
 
     def plug(self, *, cut: bool) -> None:
         """Cut its cable, or mend it."""

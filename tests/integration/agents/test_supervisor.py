@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.run_folder import RunFolder
+from orchestrator.agents.runs import Runs
 from orchestrator.domain.job import RunOutcome
 from orchestrator.repo_config.records import AgentConfig
-from orchestrator.runtime.process import pid_alive
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.entropy import SystemEntropy
+from orchestrator.runtime.process import SystemProcesses, pid_alive
 from tests.integration.agents.running import Bench
 from tests.waiting import wait_until
 
@@ -189,6 +192,13 @@ def test_run_that_nobody_adopts_is_ended(bench: Bench) -> None:
     assert result.outcome is RunOutcome.KILLED
     assert "No orchestrator" in result.summary
     assert not bench.left_of(handle)
+
+
+def test_who_may_not_adopt_watches_its_run_end(bench: Bench) -> None:
+    """As a worker that is not heard of: before others take its run for lost, it is over."""
+    handle = bench.start("sleep", "300", orphan_ttl_s=1.5)
+    bench.runs = Runs(SystemProcesses(), SystemClock(), SystemEntropy(), may_adopt=lambda: False)
+    assert "No orchestrator" in bench.wait(handle).summary
 
 
 def test_adoption_keeps_it_alive(bench: Bench) -> None:

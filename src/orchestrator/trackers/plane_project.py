@@ -184,9 +184,9 @@ class PlaneProject:
     def _known(self, what: str, ask: Callable[[], dict[str, T]]) -> dict[str, T]:
         """What changes seldom, asked again after a while."""
         with self._lock:
-            at, kept = self._names.get(what, (-OLD_S, {}))
-        if kept and self._clock.boottime() - at < OLD_S:
-            return cast(dict[str, T], kept)
+            kept = self._names.get(what)
+        if kept is not None and self._clock.boottime() - kept[0] < OLD_S:
+            return cast(dict[str, T], kept[1])
         found = ask()
         with self._lock:
             self._names[what] = (self._clock.boottime(), found)

@@ -15,6 +15,7 @@ from orchestrator.trackers.source import ChangedTicket, Letter, Reading
 
 TITLE_LIMIT = 300
 BODY_LIMIT = 100_000  # characters, as HTML twice that
+COMMENT_LIMIT = 20_000  # characters of HTML; a command is looked for in no more
 LABELS = 40
 UNTITLED = "(no title)"
 
@@ -107,7 +108,8 @@ class PlaneTickets:
     def _comments(self, item: PlaneItem, comments: Sequence[PlaneComment]) -> Iterator[Letter]:
         for one in comments:
             if one.actor != self.our_user():
-                data = {"id": one.id, "issue": item.id, "comment_html": one.html, "created_at": one.at}
+                html = one.html[:COMMENT_LIMIT]
+                data = {"id": one.id, "issue": item.id, "comment_html": html, "created_at": one.at}
                 payload = self._payload("issue_comment", "created", data, one.actor)
                 yield Letter("issue_comment", f"comment-{one.id}", one.at, payload)
 

@@ -415,6 +415,7 @@ def test_a_comment_that_is_hostile_is_none(watched: Watched) -> None:
         watched.server.world.comment(watched.project, item, watched.server.ann, html)
     watched.run()
     assert watched.words(task) == []
+    assert max(len(row["payload"]) for row in watched.store.rows("SELECT payload FROM inbox")) < 25_000
 
 
 def test_a_ticket_that_was_filed_by_hand_is_read_like_any(watched: Watched) -> None:

@@ -140,6 +140,12 @@ def test_a_name_that_is_nobodys_to_see_is_not_asked_for_again_and_again(plane: P
     assert len(plane.server.calls("GET", "/labels/$")) == 2
 
 
+def test_members_that_are_not_ours_to_see_are_not_asked_for_again_and_again(plane: PlaneHouse) -> None:
+    plane.server.fail("GET", "/members/$", How.BEFORE, status=403, times=9)
+    assert [plane.ours.people() for _ in range(3)] == [{}] * 3
+    assert len(plane.server.calls("GET", "/members/$")) == 1
+
+
 def test_how_far_its_clock_is_ahead_is_noticed(plane: PlaneHouse) -> None:
     plane.ours.check()
     assert plane.ours.server.ahead_s == 0

@@ -68,12 +68,13 @@ def run_demo(
     echo: Echo = print,
     *,
     kill: bool = False,
+    make: "Callable[..., Demo] | None" = None,
 ) -> int:
     """Run the demo and print it; 0 iff both tickets are done and every claim at the end holds.
 
     ``keep`` leaves the services running and the home in place. ``home`` must be new or empty; by default it is a
     temporary folder. ``kill`` runs the service as processes that end themselves by SIGKILL at the merge and at the
-    deploy to production.
+    deploy to production. ``make`` is another kind of demo.
 
     :raises RequestRefused: the home is not empty, or there is no such agent.
     :raises OutsideError: git or the disk failed.
@@ -81,7 +82,7 @@ def run_demo(
     processes, clock = SystemProcesses(), SystemClock()
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ORCH_")}
     place = _make_home(home)
-    demo = Demo(place, echo, processes, clock, kill)
+    demo = (make or Demo)(place, echo, processes, clock, kill)
     good = False
     try:
         with (

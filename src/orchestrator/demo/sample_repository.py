@@ -45,8 +45,9 @@ class Sample:
     production: Environment
 
 
-def write_sample(home: Path, git: Git, *, python: str, agent: str) -> Sample:
-    """Write and commit the sample below ``home``. ``agent`` is the configuration's table of that name.
+def write_sample(home: Path, git: Git, *, python: str, agent: str, more: str = "") -> Sample:
+    """Write and commit the sample below ``home``. ``agent`` is the configuration's table of that name, ``more`` what it
+    says beside that.
 
     :raises GitError: git failed.
     :raises OSError: the folder cannot be written.
@@ -59,7 +60,7 @@ def write_sample(home: Path, git: Git, *, python: str, agent: str) -> Sample:
     staging = Environment("staging", ports[0], home / "staging")
     production = Environment("production", ports[1], home / "production")
     fill_in(repository / ".orchestrator.toml", {**_places(staging, production), "PYTHON": _quoted(python)})
-    fill_in(repository / ".orchestrator.toml", {"AGENT": agent})
+    fill_in(repository / ".orchestrator.toml", {"AGENT": agent + "\n" + more})
     git.run(["init", "-q", "--initial-branch=main", "--template=", "--", str(repository)], cwd=home)
     git.run(["add", "--all", "--", "."], cwd=repository)
     git.run(["commit", "-q", "-m", "Serve the version, with tests, a build and a deploy"], cwd=repository)

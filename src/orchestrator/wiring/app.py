@@ -1,0 +1,73 @@
+"""What people ask, over all that is there."""
+
+from functools import cached_property
+
+from orchestrator.daemons.ticket_watch import TicketWatch
+from orchestrator.domain.lease import Actor
+from orchestrator.installation.acceptance import Acceptance
+from orchestrator.installation.survey import Surveyor
+from orchestrator.operations.desk import Operations
+from orchestrator.wiring.watch import Watch
+
+
+class App(Watch):
+    """One installation, put together. Nothing runs until :class:`orchestrator.main.Service` starts it."""
+
+    @cached_property
+    def restore(self) -> Acceptance:
+        """What a person does about a restored database or forge."""
+        return Acceptance(
+            self.database,
+            Surveyor(self.database, self.folders, self.comparison),
+            self.guard,
+            self.deployer,
+            boot_id=self.boot_id,
+            entropy=self.entropy,
+            wake=self.wake_for(Actor.OPERATOR),
+        )
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The operator's desk."""
+        return Operations(
+            self.database,
+            self.ownership,
+            self.configs,
+            self.deployer,
+            clock=self.clock,
+            entropy=self.entropy,
+            wake=self.wake_for(Actor.OPERATOR),
+            extra=self._daemon_blocks,
+            shares=self.settings.shares,
+            why_restored=self.guard.why_restored,
+            give_up=lambda ids: self.driver.give_up(ids),
+        )
+
+    @cached_property
+    def ticket_watch(self) -> TicketWatch | None:
+        """Reads tickets at Plane; None where none is configured."""
+        if not self.plane.access.configured:
+            return None
+        settings = self.settings
+        return TicketWatch(
+            self.database,
+            self.plane,
+            self.receiver,
+            self.operations.add_task,
+            interval_s=settings.plane_poll_interval_s,
+            silence_s=settings.plane_silence_s if settings.plane_webhook_secret else None,
+            alert_s=settings.in_doubt_alert_s,
+            clock=self.clock,
+        )
+
+    def _daemon_blocks(self) -> dict[str, object]:
+        return {
+            "queue_worker": self.worker.snapshot(),
+            "driver": self.driver.snapshot(),
+            "drift": {
+                **self.settings.drift_watch_scope.shown(),
+                "environments": self.drift_watch.snapshot(),
+            },
+            "reaper": {**self.settings.reaper_scope.shown(), **self.reaper.snapshot()},
+            "reconciler": {**self.settings.reconciler_scope.shown(), **self.reconciler.snapshot()},
+        }

@@ -1,0 +1,71 @@
+"""Opening an installation: to work, or to look."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from orchestrator.config.settings import Settings
+from orchestrator.db.file_lock import own_file
+from orchestrator.db.opening import open_migrated, open_to_look
+from orchestrator.installation.within_reach import refuse_a_strange_home
+from orchestrator.observability.log import configure_logging
+from orchestrator.ownership.registration import WORKER
+from orchestrator.places import state_id_of
+from orchestrator.runtime.files import make_private_folder
+from orchestrator.wiring.app import App
+from orchestrator.wiring.ground import Outside
+
+
+@contextmanager
+def open_app(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    role: str,
+    outside: Outside | None = None,
+    shared: bool = False,
+) -> Iterator[App]:
+    """Own the state folder for the length of the block: lock, migrate, register this process.
+
+    On PostgreSQL it is owned together with others, but for a worker's. ``shared``: so on SQLite, too, for proofs; no
+    command offers it (DESIGN §8).
+
+    :raises StateInUse: another process owns it.
+    :raises SchemaError: it belongs to a newer version.
+    :raises DatabaseError: it cannot be read or written.
+    """
+    outside = outside or Outside(environ)
+    redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
+    make_private_folder(settings.home)
+    together = shared or (settings.on_postgres and role != WORKER)
+    with own_file(settings.database_path, role=role, shared=together):
+        database = open_migrated(
+            settings.database_url, clock=outside.clock, entropy=outside.entropy, waypoints=outside.waypoints
+        )
+        try:
+            state_id = state_id_of(settings.home, outside.entropy) if settings.on_postgres else ""
+            app = App(settings, outside, database, redactor, role=role, state_id=state_id)
+            if app.home:
+                refuse_a_strange_home(database, app.home, app.comparison.traces().finding)
+            app.registration.enter()
+            try:
+                with app.signals():
+                    yield app
+            finally:
+                app.registration.leave()
+        finally:
+            database.close()
+
+
+@contextmanager
+def open_readonly(settings: Settings, environ: Mapping[str, str]) -> Iterator[App]:
+    """Look at a state folder that somebody else may own; writing is refused.
+
+    :raises DatabaseError: there is no database yet, or it cannot be read.
+    """
+    outside = Outside(environ)
+    redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
+    database = open_to_look(settings.database_url, clock=outside.clock)
+    try:
+        yield App(settings, outside, database, redactor)
+    finally:
+        database.close()

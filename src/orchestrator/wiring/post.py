@@ -1,0 +1,141 @@
+"""Messages in and out: webhooks, alerts, tickets elsewhere."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from orchestrator.config.secret import Secrets
+from orchestrator.daemons.inbox import Inbox
+from orchestrator.daemons.outbox import Outbox
+from orchestrator.db import mail
+from orchestrator.db.tickets import TrackerProject
+from orchestrator.domain.ids import RepoName
+from orchestrator.domain.lease import Actor
+from orchestrator.notifications.telegram import NAME as TELEGRAM
+from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
+from orchestrator.trackers.plane import NAME as PLANE
+from orchestrator.trackers.plane import PlaneTracker
+from orchestrator.trackers.plane_open import shown_as
+from orchestrator.webhooks.gitea import GiteaHandler
+from orchestrator.webhooks.github import GitHubHandler
+from orchestrator.webhooks.handler import WebhookHandler
+from orchestrator.webhooks.plane import READ, PlaneHandler, PlaneStates
+from orchestrator.webhooks.receiving import Receiver
+from orchestrator.wiring.work import Work
+
+
+class Post(Work):
+    """Messages in and out."""
+
+    @cached_property
+    def webhooks(self) -> tuple[WebhookHandler, ...]:
+        """What understands trackers and forges."""
+        return self._plane_handler(PLANE), GiteaHandler(), GitHubHandler()
+
+    def _plane_handler(self, source: str) -> PlaneHandler:
+        states = PlaneStates(self.settings.plane_approved, self.settings.plane_confirm_deploy)
+        return PlaneHandler(user=self.settings.plane_user, states=states, source=source)
+
+    @cached_property
+    def handlers(self) -> tuple[WebhookHandler, ...]:
+        """What understands all that the inbox holds: webhooks, and what was read elsewhere."""
+        return *self.webhooks, self._plane_handler(READ)
+
+    @cached_property
+    def webhook_secrets(self) -> Mapping[str, Secrets]:
+        """What each of them signs with."""
+        return {
+            PLANE: self.settings.plane_webhook_secret,
+            GiteaHandler.source: self.settings.gitea_webhook_secret,
+            GitHubHandler.source: self.settings.github_webhook_secret,
+        }
+
+    @cached_property
+    def receiver(self) -> Receiver:
+        """Stores what trackers and forges send."""
+        return Receiver(
+            self.database,
+            self.handlers,
+            arrived=self.wakeups.inbox.set,
+            wake=self.wake_for(Actor.WEBHOOK),
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Deals with what they have sent."""
+        return Inbox(
+            self.database,
+            self.ownership,
+            self.handlers,
+            interval_s=self.settings.inbox_interval_s,
+            wake=self.wake_for(Actor.WEBHOOK),
+            entropy=self.entropy,
+            waypoints=self.outside.waypoints,
+        )
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        """Sends messages."""
+        return Outbox(
+            self.database,
+            self.tracker,
+            self.notifier,
+            base_url=self.settings.base_url,
+            interval_s=self.settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def telegram_outbox(self) -> Outbox | None:
+        """Sends alerts to Telegram, beside the log; None where no bot is configured."""
+        settings = self.settings
+        if not settings.telegram_token or settings.telegram_chat is None:
+            return None
+        bot = TelegramSettings(
+            settings.telegram_url, settings.telegram_token, settings.telegram_chat, settings.telegram_topic
+        )
+        return Outbox(
+            self.database,
+            self.tracker,
+            TelegramNotifier(self.http, bot, self.clock, self.redactor),
+            base_url=settings.base_url,
+            interval_s=settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+            channel=TELEGRAM,
+        )
+
+    @cached_property
+    def plane_outbox(self) -> Outbox | None:
+        """Tells tickets at Plane; None where none is configured."""
+        if not self.plane.access.configured:
+            return None
+        tracker = PlaneTracker(
+            self.plane.of_task,
+            shown_as(self.settings),
+            self.tracker,
+            self.redactor,
+            pull_request=self.places.pull_request,
+        )
+        return Outbox(
+            self.database,
+            tracker,
+            self.notifier,
+            base_url=self.settings.base_url,
+            interval_s=self.settings.outbox_interval_s,
+            entropy=self.entropy,
+            telemetry=self.telemetry,
+            of=PLANE,
+        )
+
+    def announce_channels(self) -> None:
+        """From now on alerts are queued for what is configured."""
+        with self.database.write() as tx:
+            mail.set_channels(tx, [TELEGRAM] if self.telegram_outbox is not None else [])
+
+    def connect_plane(self, repo: str, name: str) -> TrackerProject:
+        """Let a repository's tickets come from a project at Plane, from now on."""
+        known = self.plane.connect(RepoName(repo), name)
+        self.wakeups.everything()
+        return known

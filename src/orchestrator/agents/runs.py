@@ -125,7 +125,8 @@ class Runs:
         if identity is None:
             return folder.result()  # not spawned, or not noted: only revoke() can settle that
         alive = self._liveness(identity, started)
-        if alive is Liveness.ALIVE or (alive is Liveness.UNKNOWN and not self._lost(folder, started)):
+        may_run = started is not None and not self._lost(folder, started)  # else whoever is first decides
+        if alive is Liveness.ALIVE or (alive is Liveness.UNKNOWN and may_run):
             return folder.result() if alive is Liveness.UNKNOWN else None
         with _usable(run_dir):
             return folder.result() or self._bury(folder, started)
@@ -236,10 +237,10 @@ class Runs:
         folder.write_result(result, first=True)
         return folder.result() or result
 
-    def _lost(self, folder: RunFolder, started: StartedRecord | None) -> bool:
+    def _lost(self, folder: RunFolder, started: StartedRecord) -> bool:
         """True when a supervisor that cannot be looked at has been silent for too long to be alive."""
-        launch, last = folder.launch(), folder.heartbeat() or (started.at if started else None)
-        if launch is None or last is None:
+        launch, last = folder.launch(), folder.heartbeat() or started.at
+        if launch is None:
             return False
         try:
             age = (self._clock.utc() - parse_stamp(last)).total_seconds()

@@ -214,6 +214,18 @@ def test_run_of_a_machine_that_cannot_be_asked_is_waited_for(bench: Bench) -> No
     assert result.outcome is RunOutcome.KILLED
 
 
+def test_supervisor_that_cannot_be_seen_and_has_not_begun_is_kept_from_it(bench: Bench) -> None:
+    """Its machine or container may have gone right after it was started: nobody would ever hear of it."""
+    run_dir = bench.root / "run-1"
+    folder = RunFolder(run_dir)
+    folder.create()
+    folder.write_spawned(ProcessIdentity("another boot", "pid:[1]", 17, 4))
+    result = bench.runs.result(run_dir)
+    assert result is not None
+    assert result.outcome is RunOutcome.CALLED_OFF
+    assert not folder.claim(StartedRecord(Starter.CHILD, "late"))
+
+
 def test_run_of_which_nothing_can_be_proved_is_adopted(bench: Bench) -> None:
     handle = bench.start("sleep", "300", orphan_ttl_s=3600)
     folder = RunFolder(handle.run_dir)

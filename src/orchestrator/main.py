@@ -37,6 +37,8 @@ class Service:
         ]
         if app.telegram_outbox is not None:
             loops.append(self._loop(app.telegram_outbox, wake=app.wakeups.alerts))
+        if app.apprise_outbox is not None:
+            loops.append(self._loop(app.apprise_outbox, wake=app.wakeups.further_alerts))
         if app.plane_outbox is not None and app.ticket_watch is not None:
             loops.append(self._loop(app.plane_outbox, wake=app.wakeups.told))
             loops.append(self._loop(app.ticket_watch, wake=app.wakeups.tickets))

@@ -187,6 +187,14 @@ class Settings(ForgeSettings):
         values.web_address,
         "Address of the Bot API, for a server of your own.",
     )
+    apprise_urls: Secrets = setting(
+        Secrets(),
+        values.secrets,
+        "Addresses of further services that alerts are sent to, as Apprise writes them, separated by blanks. Wants the "
+        "extra `apprise`. Better given as a file.",
+        shown="none",
+    )
+    apprise_urls_file: Path | None = secret_file("ORCH_APPRISE_URLS")
 
     transition_lease_enabled: bool = _switch(
         "Kill-switch: off means that leases are neither written nor read. Stage writes stay compare-and-swap."

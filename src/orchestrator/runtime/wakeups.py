@@ -27,7 +27,8 @@ class Wakeups:
     def __init__(self) -> None:
         self.queue = threading.Event()  # the job queue may have something
         self.outbox = threading.Event()  # a message may be waiting
-        self.alerts = threading.Event()  # an alert may be waiting for a further channel
+        self.alerts = threading.Event()  # an alert may be waiting for Telegram
+        self.further_alerts = threading.Event()  # and for a further channel
         self.inbox = threading.Event()  # something has arrived, or its task may have become free
         self.tickets = threading.Event()  # a tracker elsewhere has hinted at something
         self.told = threading.Event()  # a message may be waiting for a ticket elsewhere
@@ -110,6 +111,7 @@ class Wakeups:
         self.queue.set()
         self.outbox.set()
         self.alerts.set()
+        self.further_alerts.set()
         self.inbox.set()
         self.tickets.set()
         self.told.set()

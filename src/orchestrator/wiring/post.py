@@ -10,6 +10,9 @@ from orchestrator.db import mail
 from orchestrator.db.tickets import TrackerProject
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.lease import Actor
+from orchestrator.notifications.any_service import NAME as APPRISE
+from orchestrator.notifications.any_service import AppriseNotifier
+from orchestrator.notifications.notifier import Notifier
 from orchestrator.notifications.telegram import NAME as TELEGRAM
 from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
 from orchestrator.trackers.plane import NAME as PLANE
@@ -95,15 +98,25 @@ class Post(Work):
         bot = TelegramSettings(
             settings.telegram_url, settings.telegram_token, settings.telegram_chat, settings.telegram_topic
         )
+        return self._channel(TelegramNotifier(self.http, bot, self.clock, self.redactor))
+
+    @cached_property
+    def apprise_outbox(self) -> Outbox | None:
+        """Sends alerts to any other service, beside the log; None where none is configured."""
+        if not self.settings.apprise_urls:
+            return None
+        return self._channel(AppriseNotifier(self.settings.apprise_urls, self.redactor))
+
+    def _channel(self, notifier: Notifier) -> Outbox:
         return Outbox(
             self.database,
             self.tracker,
-            TelegramNotifier(self.http, bot, self.clock, self.redactor),
-            base_url=settings.base_url,
-            interval_s=settings.outbox_interval_s,
+            notifier,
+            base_url=self.settings.base_url,
+            interval_s=self.settings.outbox_interval_s,
             entropy=self.entropy,
             telemetry=self.telemetry,
-            channel=TELEGRAM,
+            channel=notifier.name,
         )
 
     @cached_property
@@ -132,7 +145,8 @@ class Post(Work):
     def announce_channels(self) -> None:
         """From now on alerts are queued for what is configured."""
         with self.database.write() as tx:
-            mail.set_channels(tx, [TELEGRAM] if self.telegram_outbox is not None else [])
+            channels = {TELEGRAM: self.telegram_outbox, APPRISE: self.apprise_outbox}
+            mail.set_channels(tx, [name for name, outbox in channels.items() if outbox is not None])
 
     def connect_plane(self, repo: str, name: str) -> TrackerProject:
         """Let a repository's tickets come from a project at Plane, from now on."""

@@ -363,6 +363,7 @@ def test_the_reference_describes_every_setting() -> None:
     secret = [
         "ORCH_TOKEN",
         "ORCH_TELEGRAM_TOKEN",
+        "ORCH_APPRISE_URLS",
         "ORCH_PLANE_TOKEN",
         "ORCH_PLANE_WEBHOOK_SECRET",
         "ORCH_GITEA_WEBHOOK_SECRET",

@@ -19,6 +19,7 @@ from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.forge import PullRequest, PushCall
 from orchestrator.forges.remote_git import RemoteGit
 from orchestrator.forges.rest import Answer, refusal
+from orchestrator.rules.quoting import as_words
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 
@@ -185,7 +186,7 @@ class RemoteForge(ABC):
             raise OutsideError(
                 f"There is no branch {branch} to open a pull request for.", hint="Push it first."
             )
-        answer = self._pulls.open(branch, self.default_branch, title[:TITLE_LIMIT], body)
+        answer = self._pulls.open(branch, self.default_branch, title[:TITLE_LIMIT], as_words(body))
         if answer.status == HTTPStatus.CREATED:
             return self._pulls.read(answer.body)
         opened = next((pull for pull in self.pull_requests(branch) if pull.state == "open"), None)

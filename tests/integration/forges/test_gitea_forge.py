@@ -323,3 +323,11 @@ def test_extra_pull_requests_are_shown_and_those_of_forks_are_not(house: RemoteH
     assert [pull.number for pull in house.forge.pull_requests(BRANCH)] == [1, 2]
     house.forge.close_pr(2)
     assert [pull.state for pull in house.forge.pull_requests(BRANCH)] == ["open", "closed"]
+
+
+def test_a_tickets_words_close_no_ticket_there(house: RemoteHouse, server: FakeGitea) -> None:
+    head = house.clone.commit_files(house.main, {"a.txt": b"1\n"}, "A")
+    house.push(BRANCH, head)
+    house.forge.open_pr(BRANCH, "S-1: Change it", "closes #5\n```\n@everyone")
+    [call] = server.calls("POST", r"/pulls$")
+    assert call.body["body"] == "````text\ncloses #5\n```\n@everyone\n````"

@@ -274,7 +274,17 @@ class QueueWorker:
             return jobs.still_claimed(tx, job)
 
     def _watch(self, job: Job, flight: Flight, stop: threading.Event) -> None:
-        """``_monitor_agent`` of the seeds: wait for the run's end, then finalise it."""
+        """``_monitor_agent`` of the seeds: wait for the run's end, then finalise it.
+
+        Where that cannot be read or stored the job stays as it is: its run is paid for, and the reaper's second tier
+        watches it again (law 8).
+        """
+        try:
+            self._see_to_the_end(job, flight, stop)
+        except OutsideError as error:
+            log.warning("run not finalised yet; the reaper goes on with it", job=job.id, reason=str(error))
+
+    def _see_to_the_end(self, job: Job, flight: Flight, stop: threading.Event) -> None:
         result = self._launcher.wait(flight, stop)
         if result is None and not self._stopping.is_set():  # it was told to end before it could be named
             self._launcher.end(flight, "the task no longer wants it")

@@ -10,8 +10,9 @@ import pytest
 from orchestrator.check_runner import Interrupted
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.db import jobs, tasks
+from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import BootId, JobId, RunId, Sha, TaskId
-from orchestrator.domain.job import JobKind, RunOutcome, RunResult, Usage
+from orchestrator.domain.job import JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Stage
 from orchestrator.launcher import Flight
 from orchestrator.observability.telemetry import Telemetry
@@ -134,3 +135,44 @@ def test_a_run_whose_job_is_cancelled_before_it_is_watched_again_is_ended(bench:
     bench.worker.resume(job, Flight(RunId(1), job, cast(Any, None)))
     wait_until(bench.runs.told.is_set)
     wait_until(lambda: not bench.worker.handles(job_id))
+
+
+@pytest.mark.parametrize("at", ["conclude", "wait"])
+def test_a_run_whose_end_cannot_be_stored_is_left_to_whoever_looks_next(store: Store, at: str) -> None:
+    """It is paid for: neither given back nor failed, be the database there again a moment later (law 8)."""
+    asked: list[str] = []
+
+    class Noted(Anything):
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return super().__getattr__(name)
+
+        def advance_stage(self, *args: object) -> None:
+            """A look does no harm."""
+
+    class Away(Anything):
+        def __getattr__(self, name: str) -> Any:
+            if name == at:
+                return self._fail
+            return lambda *args, **kwargs: RunResult(RunOutcome.DONE, 0, Usage())
+
+        def start(self, job: jobs.Job, task: object, config: object) -> Flight:
+            return Flight(RunId(1), job, cast(Any, None))
+
+        def _fail(self, *args: object) -> None:
+            raise DatabaseError("The server closed the connection.")
+
+    bench = Bench(store)
+    away = cast(Any, Away())
+    worker = QueueWorker(
+        store.database, cast(Any, Noted()), away, away, cast(Any, None), cast(Any, Anything()), boot_id=ME,
+        max_agents=1, max_checks=0, interval_s=1.0, clock=store.clock, wakeups=Wakeups(), telemetry=Telemetry(),
+        open_repositories=lambda: frozenset({REPO}),
+    )  # fmt: skip
+    with store.database.write() as tx:
+        job = jobs.enqueue(tx, tasks.get(tx, bench.task), jobs.NewJob(JobKind.DEVELOPER))
+    assert worker.run_once() == {"started": 1}
+    wait_until(lambda: not worker.handles(job))
+    assert [name for name in asked if name != "advance_stage"] == []
+    with store.database.read() as tx:
+        assert jobs.get(tx, job).status is JobStatus.RUNNING

@@ -60,6 +60,7 @@ def _create_private(path: Path) -> None:
 def _refuse_what_is_not_ours(path: Path, clock: Clock, newest: int) -> None:
     """Looks read-only, before a connection of ours would switch the file's journal."""
     with closing(connect(path, clock, readonly=True)) as connection:
+        connection.execute("BEGIN")  # one state: another process may be making the schema just now
         found = _version(connection, path)
     if found > newest:
         raise SchemaError(

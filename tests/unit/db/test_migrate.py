@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -299,6 +300,30 @@ def test_two_starts_at_once_migrate_once(tmp_path: Path) -> None:
     assert [child.communicate()[0].strip() for child in started] == [str(max(migrations()))] * 3
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM installation").fetchone()[0] == 1
+
+
+def test_who_looks_while_another_makes_the_schema_sees_one_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the mark of before beside the number of after, which would look like a stranger's database."""
+    path = tmp_path / "orch.db"
+    connect(path, FakeClock()).close()  # it has a header by now, and nothing else
+    made: list[int] = []
+
+    def looking(*args: Any, **more: Any) -> sqlite3.Connection:
+        connection = connect(*args, **more)
+
+        def between(statement: str) -> None:
+            if "user_version" in statement and not made:
+                made.append(0)
+                made[0] = init(path)
+
+        if more.get("readonly"):
+            connection.set_trace_callback(between)
+        return connection
+
+    monkeypatch.setattr(migrate, "connect", looking)
+    assert init(path) == made[0]
 
 
 def test_a_newer_version_is_refused_untouched(tmp_path: Path) -> None:

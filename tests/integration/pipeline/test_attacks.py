@@ -73,6 +73,7 @@ def test_h1_a_merge_that_was_on_its_way_when_it_was_given_up_never_lands(pipelin
     assert [merge.state for merge in _merges(line, item)] == [EffectState.REVOKED]
 
 
+@pytest.mark.long
 def test_h2_a_refusal_is_no_outcome(pipeline: Build) -> None:
     """The forge merges and answers with an error: what it shows counts, not what it said."""
 
@@ -109,6 +110,7 @@ def test_h5_an_undo_is_driven_forward_though_production_has_recovered(pipeline: 
     assert line.frozen()
 
 
+@pytest.mark.long
 def test_n3_a_merge_that_main_has_left_behind_is_given_up_for_a_new_candidate(pipeline: Build) -> None:
     """Driven forward for ever: M can never land once somebody has pushed, so it is revoked and built anew."""
     line = pipeline().start()

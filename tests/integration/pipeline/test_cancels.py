@@ -72,6 +72,7 @@ def test_cancelled_work_is_kept(pipeline: Build) -> None:
     assert any("src/change_S_1.py" in names for names in kept)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("restarted", [False, True], ids=["watched", "after-a-restart"])
 def test_cancelled_task_is_tidied_when_its_run_has_ended(pipeline: Build, restarted: bool) -> None:
     """Not under the hands of an agent that takes its time; also where its watcher died meanwhile."""
@@ -144,6 +145,7 @@ def test_cancel_while_waiting_for_the_slot(pipeline: Build) -> None:
     assert len(line.merges()) == 1
 
 
+@pytest.mark.long
 def test_cancel_of_a_held_and_of_a_waiting_task(pipeline: Build) -> None:
     line = pipeline("[approvals]\nanalysis = true\n").start()
     item = line.add()

@@ -195,6 +195,7 @@ def test_place_in_the_queue_is_kept_when_the_reason_changes(pipeline: Build) -> 
         line.done(item)
 
 
+@pytest.mark.long
 def test_forge_that_cannot_be_read_leaves_the_merge_in_doubt_and_guesses_nothing(pipeline: Build) -> None:
     line = pipeline(settings={"ORCH_IN_DOUBT_ALERT_S": "1m"}).start()
     forge, away = line.forge.folder, line.root / "away"

@@ -10,6 +10,7 @@ from tests.waiting import wait_until
 ONCE = "[budget]\nmax_rounds = 1\n"
 
 
+@pytest.mark.long
 def test_red_checks_come_back_with_their_last_words(pipeline: Build) -> None:
     line = pipeline().start()
     line.agent({"role": "developer", "round": 1, "write": {"BROKEN": "", "src/new.py": "NEW = 1\n"}},

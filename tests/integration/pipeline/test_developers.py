@@ -42,6 +42,7 @@ def test_uncommitted_work_is_committed_for_it(pipeline: Build) -> None:
     assert line.show("src/change_S_1.py") == "CHANGE = 1"
 
 
+@pytest.mark.long
 def test_commit_on_another_branch_is_kept_and_asked_for_again(pipeline: Build) -> None:
     line = pipeline().start()
     aside = [["git", "checkout", "-q", "-b", "my-own-idea"]]
@@ -85,6 +86,7 @@ def test_secret_in_the_change_never_leaves_the_house(pipeline: Build) -> None:
     assert line.forge.git("log", "--all", "-S", key, "--format=%H") == ""
 
 
+@pytest.mark.long
 def test_secret_that_is_taken_out_again_does_not_leave_with_the_history(pipeline: Build) -> None:
     line = pipeline().start()
     key = "AKIA" + "Q7ZLM4RT2VXW9KPD"

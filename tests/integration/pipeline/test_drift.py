@@ -71,6 +71,7 @@ def test_rollback_and_the_same_sha_again_are_starts_of_their_own(pipeline: Build
     assert "again." in _told(line)[-1]
 
 
+@pytest.mark.long
 def test_the_kill_switch_lets_nobody_look(pipeline: Build) -> None:
     line = pipeline(production=True)
     line.settings |= {"ORCH_DRIFT_WATCH_ENABLED": "false", "ORCH_DRIFT_INTERVAL_S": "0.05"}

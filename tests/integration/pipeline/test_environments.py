@@ -57,6 +57,7 @@ def test_unhealthy_verdict_of_the_deployer_goes_back(pipeline: Build) -> None:
     assert line.story(item).candidates[0].sha in [run["candidate_sha"] for run in line.agents(item)]
 
 
+@pytest.mark.long
 def test_build_that_fails_goes_back_with_its_last_words(pipeline: Build) -> None:
     line = pipeline(image=True, staging=True).start()
     line.agent({"role": "developer", "round": 1, "write": {"UNBUILDABLE": "", "src/new.py": "N = 1\n"}},
@@ -247,6 +248,7 @@ def test_production_without_an_undo_freezes_and_calls(pipeline: Build) -> None:
     assert line.slots() == ["merge:sample"]
 
 
+@pytest.mark.long
 def test_rebuild_that_fails_after_the_merge_freezes_and_calls(pipeline: Build) -> None:
     line = pipeline()
     config = config_of(line.root, image=True, production=True).replace(

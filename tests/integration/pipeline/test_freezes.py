@@ -234,6 +234,7 @@ def test_a_fix_that_breaks_too_stays_under_the_freeze_until_a_third_mends_both(p
     assert (line.frozen(), line.slots()) == (False, [])
 
 
+@pytest.mark.long
 def test_the_retry_of_a_broken_fix_takes_the_slot_from_the_first_ones_freeze(pipeline: Build) -> None:
     line = pipeline(production=True)
     one = _broken(line)
@@ -339,6 +340,7 @@ def _is_done(line: Pipeline, item: str) -> bool:
     return done
 
 
+@pytest.mark.long
 def test_unfit_loans_are_refused(pipeline: Build) -> None:
     line = pipeline(production=True)
     line.start()

@@ -50,6 +50,7 @@ def test_from_the_ticket_to_production(delivery: Callable[..., Delivery], lost: 
     assert len(line.deployed("production")) == 1
 
 
+@pytest.mark.long
 def test_a_forge_that_only_merges_gets_the_same_tree(delivery: Callable[..., Delivery]) -> None:
     at = delivery()
     at.there.styles.discard(Style.FAST_FORWARD)

@@ -45,6 +45,7 @@ def test_from_the_ticket_to_production_though_answers_are_lost(delivery: Callabl
     assert len(line.deployed("production")) == 1
 
 
+@pytest.mark.long
 def test_where_main_takes_no_push_the_server_merges_the_same_tree(delivery: Callable[..., Delivery]) -> None:
     at = delivery(production=True)
     at.there.protect("main", Rules())

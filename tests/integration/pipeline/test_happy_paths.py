@@ -90,6 +90,7 @@ def test_events_alone_rebuild_stage_and_round(pipeline: Build) -> None:
     assert epochs == sorted(set(epochs))
 
 
+@pytest.mark.long
 def test_why_says_at_every_point_who_does_what(pipeline: Build) -> None:
     line = pipeline("[approvals]\nanalysis = true\n").start()
     line.agent({"role": "analyst", "until": str(line.root / "go")})
@@ -119,6 +120,7 @@ def test_without_leases_the_stages_and_effects_stay_as_safe(pipeline: Build) -> 
     assert line.running("production") == line.main
 
 
+@pytest.mark.long
 def test_what_happens_is_counted_once_it_is_stored(pipeline: Build) -> None:
     """Counters of ``GET /metrics`` by their labels, held against the task's own story."""
     line = pipeline("[approvals]\nanalysis = true\n", production=True).start()

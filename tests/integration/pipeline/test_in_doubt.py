@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from orchestrator.db import failures
 from orchestrator.domain.effect import EffectState
 from orchestrator.domain.task import Hold
@@ -15,6 +17,7 @@ def _failing(line: Pipeline, item: str) -> failures.OutsideFailure | None:
         return failures.of_task(tx, line.task(item).id)
 
 
+@pytest.mark.long
 def test_an_effect_in_doubt_is_shown_with_its_reason_until_it_is_settled(pipeline: Build) -> None:
     line = pipeline().start()
     forge, away = line.forge.folder, line.root / "away"
@@ -37,6 +40,7 @@ def test_an_effect_in_doubt_is_shown_with_its_reason_until_it_is_settled(pipelin
     assert _failing(line, item) is None
 
 
+@pytest.mark.long
 def test_a_step_that_fails_outside_is_shown_until_it_is_behind_the_task(pipeline: Build) -> None:
     line = pipeline().start()
     forge, away = line.forge.folder, line.root / "away"

@@ -108,7 +108,7 @@ def test_of_an_intent(pipeline: Build, step: str) -> None:
     assert points.lost == 1
 
 
-@pytest.mark.long(but=["merge_pr"])
+@pytest.mark.long
 @pytest.mark.parametrize("effect", ["push", "open_pr", "image", "deploy_init", "merge_pr"])
 def test_of_a_settlement(pipeline: Build, effect: str) -> None:
     """What was settled is settled: with its step's mark, or with the stage that it leads to."""
@@ -120,6 +120,7 @@ def test_of_a_settlement(pipeline: Build, effect: str) -> None:
     assert points.lost == 1
 
 
+@pytest.mark.long
 def test_of_a_lease(pipeline: Build) -> None:
     line, points = _losing(pipeline, coverage=True, image=True, staging=True, production=True)
     points.lose_after("transition.after_commit", target=Stage.DEPLOY)
@@ -129,6 +130,7 @@ def test_of_a_lease(pipeline: Build) -> None:
     assert points.lost == 1
 
 
+@pytest.mark.long
 def test_of_going_in_doubt_and_coming_back(pipeline: Build) -> None:
     line, points = _losing(pipeline)
     forge, away = line.forge.folder, line.root / "away"
@@ -147,7 +149,7 @@ def test_of_going_in_doubt_and_coming_back(pipeline: Build) -> None:
     assert len(line.merges()) == 1
 
 
-@pytest.mark.long(but=["revoked"])
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["revoking", "revoked"])
 def test_of_giving_up(pipeline: Build, which: str) -> None:
     """The reason is not lost with the answer: the developer is told why the build was given up."""
@@ -165,7 +167,7 @@ def test_of_giving_up(pipeline: Build, which: str) -> None:
     assert line.moves(item).count(("deploy-staging", "development", "reject")) == 1
 
 
-@pytest.mark.long(but=["2"])
+@pytest.mark.long
 @pytest.mark.parametrize("commits", [1, 2])
 def test_of_an_undo(pipeline: Build, commits: int) -> None:
     """Its intent with the freeze, and its settling with the hand-over of the slot."""

@@ -14,6 +14,7 @@ from tests.waiting import PATIENCE_S, wait_until
 SHORT = {"ORCH_PROCESS_TTL_S": "5", "ORCH_HEARTBEAT_INTERVAL_S": "0.2"}
 
 
+@pytest.mark.long
 def test_a_long_stage_is_not_taken_for_a_dead_one(pipeline: Build) -> None:
     """Hours of work, an agent that says nothing, and every net cast again: one run, one attempt, nobody replaced."""
     line = pipeline(settings=SHORT).start()
@@ -35,6 +36,7 @@ def test_a_long_stage_is_not_taken_for_a_dead_one(pipeline: Build) -> None:
     assert {each["attempt"] for each in line.agents(item)} == {1}
 
 
+@pytest.mark.long
 def test_one_lost_heartbeat_costs_nothing(pipeline: Build) -> None:
     line = pipeline(settings=SHORT).start()
     line.agent({"role": "developer", "until": str(line.root / "go")})

@@ -114,6 +114,7 @@ def test_cancelled_or_deleted_there_it_ends_here(pipeline: Build, server: FakePl
         assert one.state.name == "Cancelled"
 
 
+@pytest.mark.long
 def test_while_plane_hangs_all_else_goes_on(pipeline: Build, server: FakePlane) -> None:
     line = pipeline()
     with connected(line, server) as project:

@@ -58,6 +58,7 @@ def test_unusable_configuration_blocks_until_it_is_mended(
     line.done(item)
 
 
+@pytest.mark.long
 def test_configuration_broken_meanwhile_blocks_without_holding_a_slot(pipeline: Build) -> None:
     line = pipeline(staging=True).start()
     good = line.show(".orchestrator.toml")
@@ -129,6 +130,7 @@ def test_another_repository_goes_on_beside_a_broken_one(pipeline: Build) -> None
     )
 
 
+@pytest.mark.long
 def test_main_that_has_vanished_holds_the_ticket_with_a_reason(pipeline: Build) -> None:
     line = pipeline().start()
     line.done(line.add("First"))

@@ -57,7 +57,7 @@ def _away(line: Pipeline, point: str) -> Callable[[], object]:
 # --- while the authority cannot be read -------------------------------------------------------------------------------
 
 
-@pytest.mark.long(but=["retry"])
+@pytest.mark.long
 @pytest.mark.parametrize("resolution", [Resolution.NOT_APPLIED, Resolution.RETRY])
 def test_n12_giving_up_by_word_alone_is_refused_in_an_outage(pipeline: Build, resolution: Resolution) -> None:
     """The queued merge lands, or does not: nobody has rolled the task back on a mere word."""
@@ -77,6 +77,7 @@ def test_n12_giving_up_by_word_alone_is_refused_in_an_outage(pipeline: Build, re
     assert "the authority cannot be read" in _comments(line, item)
 
 
+@pytest.mark.long
 def test_applied_by_word_goes_on_while_the_authority_is_away(pipeline: Build) -> None:
     line = pipeline().start()
     back = _away(line, "merge_pr.after_act")
@@ -95,6 +96,7 @@ def test_applied_by_word_goes_on_while_the_authority_is_away(pipeline: Build) ->
     assert "settled as applied on this word" in _comments(line, item)
 
 
+@pytest.mark.long
 def test_a_word_is_not_enough_where_what_follows_needs_a_number(pipeline: Build) -> None:
     line = pipeline().start()
     back = _away(line, "open_pr.intended")
@@ -192,7 +194,7 @@ def test_giving_up_that_cannot_be_sent_is_kept_and_done_later(
     assert len(line.merges()) == 1
 
 
-@pytest.mark.long(but=["retry"])
+@pytest.mark.long
 @pytest.mark.parametrize("resolution", [Resolution.NOT_APPLIED, Resolution.RETRY])
 def test_a_crash_while_revoking_loses_no_word(pipeline: Build, resolution: Resolution) -> None:
     line = pipeline()
@@ -224,7 +226,7 @@ def _no_start(kind: DeployKind, environment: str) -> Callable[[CommandDeployer, 
     return start
 
 
-@pytest.mark.long(but=["production"])
+@pytest.mark.long
 @pytest.mark.parametrize("environment", ["staging", "production"])
 def test_start_retried_is_a_new_generation(
     pipeline: Build, monkeypatch: pytest.MonkeyPatch, environment: str
@@ -285,6 +287,7 @@ def test_production_start_given_up_is_broken_after_the_merge(
     assert line.running("production") == line.main
 
 
+@pytest.mark.long
 def test_start_that_its_child_has_claimed_is_not_done_again(pipeline: Build) -> None:
     line = pipeline(production=True)
     item = _killed(line, "deploy_init.after_act")
@@ -297,7 +300,7 @@ def test_start_that_its_child_has_claimed_is_not_done_again(pipeline: Build) -> 
     assert len(line.deployed("production")) == 1
 
 
-@pytest.mark.long(but=["retry"])
+@pytest.mark.long
 @pytest.mark.parametrize("resolution", [Resolution.RETRY, Resolution.NOT_APPLIED])
 def test_undo_resolved(pipeline: Build, monkeypatch: pytest.MonkeyPatch, resolution: Resolution) -> None:
     line = pipeline(production=True).start()

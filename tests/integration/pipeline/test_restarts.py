@@ -79,7 +79,7 @@ def test_agent_that_ended_while_nobody_was_there_is_not_paid_twice(pipeline: Bui
     assert line.roles(item) == ROLES
 
 
-@pytest.mark.long(but=["of-the-candidate"])
+@pytest.mark.long
 @pytest.mark.parametrize("which", [1, 2], ids=["of-the-branch", "of-the-candidate"])
 def test_checks_are_interrupted_by_a_stop_and_run_again(pipeline: Build, which: int) -> None:
     line = pipeline(coverage=True, staging=True, production=True).start()
@@ -100,7 +100,7 @@ def test_checks_are_interrupted_by_a_stop_and_run_again(pipeline: Build, which: 
         assert all(job.attempts == 1 for job in jobs.of_task(tx, line.task(item).id))
 
 
-@pytest.mark.long(but=["production"])
+@pytest.mark.long
 @pytest.mark.parametrize("environment", ["staging", "production"])
 def test_deploy_command_goes_on_through_a_restart(pipeline: Build, environment: str) -> None:
     line = pipeline(coverage=True, staging=True, production=True).start()
@@ -163,7 +163,7 @@ def _filed(line: Pipeline) -> str:
     return item
 
 
-@pytest.mark.long(but=["developer"])
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["developer", "deployer"])
 def test_killed_while_an_agent_works(pipeline: Build, role: str) -> None:
     line = pipeline(coverage=True, staging=True, production=True)
@@ -200,6 +200,7 @@ def test_killed_together_with_its_agent_costs_one_run(pipeline: Build) -> None:
     assert outcomes == [RunOutcome.CRASHED, RunOutcome.DONE]
 
 
+@pytest.mark.long
 def test_agent_of_which_nothing_can_be_proved_is_waited_for(pipeline: Build) -> None:
     """Its record names another pid namespace: it may live, so no second one is started beside it."""
     line = pipeline(coverage=True, staging=True, production=True).start()
@@ -231,6 +232,7 @@ def _parent(pid: int) -> str:
         return stat.read().rsplit(")", 1)[1].split()[1]
 
 
+@pytest.mark.long
 def test_killed_between_the_record_of_a_run_and_its_start_costs_nothing(pipeline: Build) -> None:
     """Nothing was started, and that is proven: the next life makes it impossible, and starts it itself."""
     line = pipeline()
@@ -270,6 +272,7 @@ def test_start_that_fails_leaves_no_open_run(pipeline: Build, monkeypatch: pytes
     assert line.agents(item) == []
 
 
+@pytest.mark.long
 def test_killed_while_checks_run(pipeline: Build) -> None:
     line = pipeline(coverage=True, staging=True, production=True)
     item = _filed(line)
@@ -372,6 +375,7 @@ def test_one_repository_that_is_gone_keeps_no_service_from_starting(pipeline: Bu
     assert len([r for r in line.agents(item) if r["role"] == "developer"]) == 1
 
 
+@pytest.mark.long
 def test_one_run_folder_that_is_broken_keeps_no_service_from_starting(pipeline: Build) -> None:
     line = pipeline().start()
     line.agent({"role": "developer", "title": "Broken", "until": str(line.root / "never")})
@@ -404,6 +408,7 @@ def test_killed_twice_in_a_row(pipeline: Build) -> None:
     _each_once(line, item)
 
 
+@pytest.mark.long
 def test_ticket_that_kills_its_service_is_parked_and_the_others_go_on(pipeline: Build) -> None:
     """Case 7: the attempt is counted at the claim, so a job that takes its owner along is not repeated for ever."""
     line = pipeline()
@@ -438,7 +443,7 @@ def test_job_whose_owner_dies_before_the_agent_starts_is_parked_too(pipeline: Bu
     line.done(item)
 
 
-@pytest.mark.long(but=["analyst"])
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["analyst", "reviewer"])
 def test_agent_whose_workspace_is_gone_is_asked_once_more(pipeline: Build, role: str) -> None:
     """After a restore, say: the time that is lost has tidied up after a task that is open again."""

@@ -171,7 +171,7 @@ def test_another_process_of_the_same_database_that_claims_in_between_is_joined(p
 # -- the schedules ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long(but=["lost"])
+@pytest.mark.long
 @pytest.mark.parametrize("home", ["kept", "lost"])
 def test_a_backup_of_after_the_last_start_is_noticed_by_what_was_done_since(
     pipeline: Build, tmp_path: Path, home: str
@@ -195,6 +195,7 @@ def test_a_backup_of_after_the_last_start_is_noticed_by_what_was_done_since(
     assert_nothing_happens(line, before, item)
 
 
+@pytest.mark.long
 def test_of_a_database_and_its_copy_only_one_acts(pipeline: Build, tmp_path: Path) -> None:
     line = pipeline()
     line.agent({"role": "tester", "until": str(line.root / "go")})
@@ -327,6 +328,7 @@ def test_a_restored_database_does_nothing_until_accepted_and_nothing_twice(
     assert tokens == sorted(set(tokens))
 
 
+@pytest.mark.long
 def test_what_was_started_for_a_repository_is_found_once_that_is_registered_again(
     pipeline: Build, tmp_path: Path
 ) -> None:
@@ -394,6 +396,7 @@ def test_accepted_by_two_at_once_it_is_accepted_once(
     assert [event.type for event in line.events(lost)].count(EventType.SIGNAL_APPLIED) == 1
 
 
+@pytest.mark.long
 def test_a_merge_that_the_backup_only_intended_is_found_and_its_deploy_not_repeated(
     pipeline: Build, tmp_path: Path
 ) -> None:
@@ -420,7 +423,7 @@ def test_a_merge_that_the_backup_only_intended_is_found_and_its_deploy_not_repea
     assert line.journal("deploys") == before[-1]
 
 
-@pytest.mark.long(but=["by the service"])
+@pytest.mark.long
 @pytest.mark.parametrize("noticed", [True, False], ids=["by the service", "by nobody yet"])
 def test_no_ticket_is_filed_under_the_number_of_one_that_the_copy_does_not_know(
     pipeline: Build, tmp_path: Path, noticed: bool

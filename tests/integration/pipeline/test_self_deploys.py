@@ -71,6 +71,7 @@ def test_another_repository_is_deployed_without_a_guard(pipeline: Build) -> None
     assert start_of(of(line, item, EffectName.DEPLOY_INIT)[-1]).undo is None
 
 
+@pytest.mark.long
 def test_why_shows_the_name_that_people_know(ours: Pipeline) -> None:
     said = []
     ours.points.on("deploy_init.before_act", lambda: said.append(ours.why(item)))
@@ -79,6 +80,7 @@ def test_why_shows_the_name_that_people_know(ours: Pipeline) -> None:
     assert "drives deploy_init (INITIATED, intended)" in said[0]
 
 
+@pytest.mark.long
 def test_an_undo_that_came_first_is_not_done_but_broken(ours: Pipeline) -> None:
     """Healthy was judged, then the runner was faster than the calling-off: never done and undone."""
     line = ours
@@ -110,6 +112,7 @@ def test_an_undo_that_came_second_is_not_performed(ours: Pipeline) -> None:
     assert [deploy["undo"] for deploy in line.deployed("production")] == [False]
 
 
+@pytest.mark.long
 def test_broken_production_is_undone_with_what_was_prepared(pipeline: Build) -> None:
     line = pipeline(production=True, settings=dict(OURS), patience="4s").start()
     line.done(line.add("Good"))
@@ -277,6 +280,7 @@ def test_only_the_version_that_was_brought_reports(ours: Pipeline, build: str) -
     line.done(item)
 
 
+@pytest.mark.long
 def test_undone_while_a_person_was_called_is_settled_at_the_next_start(ours: Pipeline) -> None:
     """A version that crashes again and again costs its health job all attempts; then the runner undoes it."""
     line = ours

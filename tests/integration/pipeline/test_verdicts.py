@@ -63,6 +63,7 @@ def test_failed_case_goes_back_to_development(pipeline: Build) -> None:
     assert "TC-02" in line.agents(item)[4]["notes"]
 
 
+@pytest.mark.long
 def test_case_that_the_report_leaves_out_does_not_pass(pipeline: Build) -> None:
     line = pipeline("[budget]\nmax_rounds = 1\n").start()
     line.agent(
@@ -75,6 +76,7 @@ def test_case_that_the_report_leaves_out_does_not_pass(pipeline: Build) -> None:
     assert line.merges() == []
 
 
+@pytest.mark.long
 def test_verdict_about_another_commit_is_asked_for_again(pipeline: Build) -> None:
     line = pipeline().start()
     line.agent({"role": "reviewer", "sha": "0" * 40})
@@ -137,6 +139,7 @@ def test_verdict_that_cannot_be_read_is_asked_for_again(pipeline: Build) -> None
     assert "root:" not in "".join(run["notes"] for run in line.agents(item))
 
 
+@pytest.mark.long
 def test_architect_who_cannot_build_on_the_analysis_sends_it_back(pipeline: Build) -> None:
     line = pipeline().start()
     line.agent({"role": "architect", "round": 1, "risks": ["back_to: analysis"]})

@@ -292,6 +292,7 @@ def test_pull_request_merged_by_hand_goes_on_through_its_gates(pipeline: Build) 
     assert any("merged, by hand" in str(comment) for comment in comments)
 
 
+@pytest.mark.long
 def test_branch_moved_by_a_stranger_while_it_waits(pipeline: Build) -> None:
     line = pipeline(CONFIRMING).start()
     item = line.add()

@@ -5,7 +5,7 @@ SIGKILL at a seeded point, before or after it took effect, or anywhere; or one o
 prepare and the commit of a transaction, a deploy's runner, an agent's supervisor. Some programs are stopped instead and
 go on lives later; some calls are accepted, cut off, and land late. Versions are broken in production, undone, repaired
 and started again; people cancel; outsiders push to main; the database is put back from a copy; the service
-delivers itself. In the end the oracle has to find that all agree.
+delivers itself; forge and tickets are at servers elsewhere. In the end the oracle has to find that all agree.
 """
 
 import random
@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from tests.proofs.restores import TROUBLES, Restores, not_accepted
 from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Late, Nth, Policy, around
 from tests.proofs.selves import HOW, Selves
 from tests.proofs.selves import TROUBLES as SELVES
+from tests.proofs.servers import KINDS, Servers, playing
 from tests.proofs.templates import DELIVERED, TESTED, file_two
 from tests.proofs.world import World, held
 
@@ -55,6 +57,9 @@ APART: Mapping[str, float] = {  # drawn apart, so that every other seed chooses 
     SELF: 1,  # production is the service itself: each deploy of it ends a life, and the next is another version
     OLDER: 1,  # neither comes up: both are undone, and people ask at any time for either to be started again
 }
+AT_SERVERS = tuple(
+    KINDS
+)  # forge and tickets are at played servers; such a world is made anew, so only where asked for
 LOST = {
     "tasks": "SELECT work_item FROM tasks",
     "merges": "SELECT key FROM effects WHERE name = 'merge_pr' AND state = 'applied'",
@@ -72,18 +77,34 @@ def run(
     shape: str | None = None,
 ) -> Scenario:
     """One scenario: the same seed makes the same choices."""
+    with ExitStack() as stack:
+        return _play(seed, world, templates, stack, kills=kills, shape=shape)
+
+
+def _play(
+    seed: int,
+    world: World,
+    templates: Mapping[str, Path],
+    stack: ExitStack,
+    *,
+    kills: int,
+    shape: str | None,
+) -> Scenario:
     began, chance = SystemClock().boottime(), random.Random(seed)
     drawn = chance.choices(list(SHAPES), list(SHAPES.values()))[0]
     shape = shape or _drawn_apart(seed) or drawn
-    told, restores, selves = Scenario(seed, shape), None, None
+    told, restores, selves, servers = Scenario(seed, shape), None, None, None
     if shape == RESTORED:
         restores = Restores.of(world, random.Random(f"restores of {seed}"), kills)
         shape = chance.choices(list(TROUBLES), list(TROUBLES.values()))[0]
     elif shape == SELF:
         selves = Selves(world, random.Random(f"selves of {seed}"))
         shape = chance.choices(list(SELVES), list(SELVES.values()))[0]
+    elif shape in AT_SERVERS:
+        servers = stack.enter_context(playing(world, shape, random.Random(f"servers of {seed}")))
     early = shape == "early" or (shape == "letters" and chance.random() < 0.3)
-    world.come_from(templates[DELIVERED if early else TESTED])
+    if servers is None:
+        world.come_from(templates[DELIVERED if early else TESTED])
     world.roll(seed)
     post = Post(world, random.Random(seed)) if shape == "letters" else None
     if post is not None:
@@ -111,8 +132,8 @@ def run(
         life = Life(polite=chance.random() < 0.5) if free else _life(shape, chance, world)
         if restores is not None:
             life = restores.life(life, free=free)
-        if selves is not None:
-            life = selves.life(life, free=free)
+        for dressed in (selves, servers):
+            life = dressed.life(life, free=free) if dressed is not None else life
         script = _both(wanted, life.script)
         if post is not None:
             post.meanwhile()
@@ -133,8 +154,9 @@ def run(
             wanted = acting(acts)
         elif lived.ending is not Ending.KILLED:
             told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
-    told.findings += _last_look(world, selves) if not told.findings else []
-    told.counts.update(selves.counts if selves is not None else ())
+    told.findings += _last_look(world, selves or servers) if not told.findings else []
+    for counted in (selves, servers):
+        told.counts.update(counted.counts if counted is not None else ())
     told.ended = {item: row["stage"] for item, row in held(world).items()}
     told.seconds = SystemClock().boottime() - began
     return told
@@ -152,13 +174,17 @@ def _lost(world: World) -> dict[str, int]:
     return {f"lost {what}": len(seen.of_lost_time(question)) for what, question in LOST.items()}
 
 
-def _last_look(world: World, selves: Selves | None) -> list[str]:
+def _last_look(world: World, more: Selves | Servers | None) -> list[str]:
     """Once every stopped program has been woken and every late call has landed, and the service has seen it."""
     world.wake_programs()
     if not world.programs_have_ended():
         return ["programs: something that was started never ends"]
+    if isinstance(more, Servers):
+        more.settle()
     last = Life(polite=True)
-    lived = live(world, last if selves is None else selves.life(last, free=True))
+    lived = live(world, last if more is None else more.life(last, free=True))
+    if isinstance(more, Servers):
+        more.settle()
     return (
         oracle.at_the_end(world)
         if lived.ending is Ending.REST
@@ -238,4 +264,4 @@ def _count(told: Scenario, lived: Lived) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.main("kill", __doc__, run, shapes=(*SHAPES, *APART)))
+    sys.exit(command.main("kill", __doc__, run, shapes=(*SHAPES, *APART, *AT_SERVERS)))

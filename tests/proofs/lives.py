@@ -68,6 +68,7 @@ class Life:
     polite: bool = False  # stop as SIGTERM does, once at rest
     namespace: str | None = None  # as if in a container of its own: other lives cannot look at its process
     restarts: bool = False  # ends at once when a deploy of ourselves asks for it
+    patience_s: float = DEADLINE_S
     fickle: int | None = None  # seed of gates that now and then change their mind
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -149,7 +150,7 @@ def live(world: World, life: Life) -> Lived:
     poll.register(handle, select.POLLIN)
     try:
         while True:
-            ends = [DEADLINE_S if life.kill_after is None else life.kill_after]
+            ends = [life.patience_s if life.kill_after is None else life.kill_after]
             if meanwhile is not None:
                 ends.append(meanwhile[0])
             if poll.poll(max(0.0, began + min(ends) - clock.boottime()) * 1000):
@@ -224,7 +225,7 @@ def _run(world: World, life: Life, tell: int) -> int:
         service = Service(app)
         service.start()
         life.script(app)
-        code = AT_REST if wait_for_rest(world, clock) else CAME_TO_NO_REST
+        code = AT_REST if wait_for_rest(world, clock, life.patience_s) else CAME_TO_NO_REST
         if not life.polite:
             os._exit(code)  # as sudden as a kill; there is nothing left to do
         service.stop()
@@ -258,9 +259,9 @@ def _make_gates_fickle(seed: int) -> None:
     kept.QG_CHECKS = {n: fickle(gate) if n in FICKLE else gate for n, gate in work.QG_CHECKS.items()}
 
 
-def wait_for_rest(world: World, clock: FastClock) -> bool:
+def wait_for_rest(world: World, clock: FastClock, patience_s: float = DEADLINE_S) -> bool:
     """Wait until nothing moves by itself any more."""
-    end = clock.boottime() + DEADLINE_S * 10
+    end = clock.boottime() + patience_s * 10
     never = threading.Event()
     calm = 0
     while clock.boottime() < end:

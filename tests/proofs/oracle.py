@@ -29,7 +29,7 @@ from typing import Any
 
 from orchestrator.images.content import digest_of
 from orchestrator.rules.trailers import TASK, trailers
-from tests.proofs import letters, restores
+from tests.proofs import letters, restores, servers
 from tests.proofs.world import World
 
 BEFORE_STAGING = ("created", "analysis", "architecture", "development", "review", "testing", "cancelled")
@@ -203,6 +203,7 @@ def at_the_end(world: World) -> list[str]:
         *_pull_requests(seen),
         *_faults(seen),
         *letters.findings(world),
+        *servers.findings(world),
     ]
 
 

@@ -1,11 +1,12 @@
 """The wiring seam of the proofs: an installation whose every way out of the process passes the scheduler.
 
 Programs (git, agents' supervisors, deploys' runners, checks, builds) go through ``Outside.processes`` and are called
-``git.<command>``, ``spawn.<module>`` and ``run.<program>``; the rest goes through the forge, the artefact store, the
-tracker and the notifier.
+``git.<command>``, ``spawn.<module>`` and ``run.<program>``; requests over HTTP are called ``http.<method>.<what>``; the
+rest goes through the forge, the artefact store, the tracker and the notifier.
 """
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.settings import Settings
+from orchestrator.domain.task import Task
 from orchestrator.places import Place
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
+from orchestrator.runtime.http import HttpAnswer, SystemHttp
 from orchestrator.runtime.process import Completed, ProcessIdentity, SystemProcesses
 from orchestrator.wiring import App, Outside, open_app
 from tests.proofs.scheduler import Hurt, Scheduler, around, watched
@@ -118,6 +121,18 @@ class _Cut(Exception):
     """The call was accepted; its answer never came."""
 
 
+class ScheduledHttp(SystemHttp):
+    """The real network, each request an outside call."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def request(self, method: str, url: str, **how: Any) -> HttpAnswer:
+        [*_, what] = ["", *re.findall(r"/([a-z-]+)(?=[/?]|$)", url)]
+        name = f"http.{method.lower()}.{what}"
+        return self._scheduler.call(name, lambda: super(ScheduledHttp, self).request(method, url, **how))
+
+
 class WatchedPlaces:
     """The places, whose forges pass the scheduler."""
 
@@ -127,6 +142,10 @@ class WatchedPlaces:
     def of(self, repo: str) -> Place:
         place: Place = self._places.of(repo)
         return replace(place, forge=watched(place.forge, self._scheduler, "forge", *FORGE))
+
+    def pull_request(self, task: Task) -> str | None:
+        page: str | None = self._places.pull_request(task)
+        return page
 
 
 def watch(app: App, scheduler: Scheduler) -> App:
@@ -156,6 +175,7 @@ def scheduled_app(
         clock=clock or SystemClock(),
         entropy=entropy or SystemEntropy(),
         processes=processes or ScheduledProcesses(scheduler),
+        http=ScheduledHttp(scheduler),
         waypoints=scheduler,
     )
     with open_app(settings, environ, role="run", outside=outside, **more) as app:

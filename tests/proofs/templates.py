@@ -38,8 +38,7 @@ def make_tested(world: World, delivered: Path, template: Path) -> Path:
     world.instruct(entry)
     _run(world, _both_tested)
     world.instruct()
-    world.change("DELETE FROM repo_freeze")
-    world.change("DELETE FROM slots")
+    give_the_slots_back(world)
     world.keep_as(template)
     return template
 
@@ -60,9 +59,20 @@ def _first(app: App) -> None:
 
 def _both_tested(app: App) -> None:
     file_two(app)
+    keep_the_slots(app)
+
+
+def keep_the_slots(app: App) -> None:
+    """Whatever is tested waits, until the slots are given back."""
     wait_until(lambda: not any(task.stage == "created" for task in app.operations.tasks()))
     with app.database.write() as tx:
         slots.freeze(tx, RepoName(REPO), "until both are tested", None)
+
+
+def give_the_slots_back(world: World) -> None:
+    """While the service is dead."""
+    world.change("DELETE FROM repo_freeze")
+    world.change("DELETE FROM slots")
 
 
 def _run(world: World, script: Script) -> None:

@@ -1,12 +1,15 @@
 """The short forms of the sweeps; what they do at length is told in ``docs/explanation/proofs.md``."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fixtures_pipeline import gone
 from tests.proofs import freeze, kill, oracle
+from tests.proofs.conftest import Worlds
 from tests.proofs.freeze import SHORT_TERM
 from tests.proofs.lives import Ending, Life, Living
 from tests.proofs.world import World
@@ -41,6 +44,53 @@ def test_kill_sweep_in_which_an_older_version_is_asked_for(
     scenario = kill.run(1, tested, templates, kills=12, shape=kill.OLDER)
     assert scenario.findings == []
     assert set(scenario.ended.values()) == {"done"}
+
+
+def a_second_pull_request(seen: Any) -> None:
+    seen["pulls"].append(dict(seen["pulls"][0]))
+
+
+def a_pull_request_is_still_open(seen: Any) -> None:
+    seen["pulls"][0] |= {"merged": False, "state": "open"}
+
+
+def said_twice(seen: Any) -> None:
+    seen["tickets"][0]["said"].append(seen["tickets"][0]["said"][-1])
+
+
+def another_state(seen: Any) -> None:
+    seen["tickets"][0]["group"] = "started"
+
+
+def never_taken(seen: Any) -> None:
+    seen["tickets"].append(seen["tickets"][0] | {"id": "another"})
+
+
+WRONG_AT_SERVERS = {
+    a_second_pull_request: "pull-request: ",
+    a_pull_request_is_still_open: "pull-request: ",
+    said_twice: "was told",
+    another_state: "Plane shows started",
+    never_taken: "was taken 0 times",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", kill.AT_SERVERS)
+def test_kill_sweep_over_servers_elsewhere(kind: str, file_worlds: Worlds) -> None:
+    """And what the oracle reads of the servers tells it when something does not agree."""
+    world = file_worlds.world
+    scenario = kill.run(1, world, {}, kills=5, shape=kind)
+    assert scenario.findings == []
+    assert scenario.counts["kills"] >= 3
+    assert set(scenario.ended) == {"S-1", "S-2"}
+    note = world.servers / "seen.json"
+    agrees = note.read_text()
+    for wrong, told in WRONG_AT_SERVERS.items():
+        seen = json.loads(agrees)
+        wrong(seen)
+        note.write_text(json.dumps(seen))
+        assert any(told in finding for finding in oracle.at_the_end(world)), wrong.__name__
 
 
 @pytest.mark.parametrize(SEEDS, [("sqlite", 1), ("sqlite", 2), ("postgres", 1)], indirect=["database_kind"])

@@ -123,8 +123,14 @@ class World:
         return sorted(self.root.glob("lost-*.db"))
 
     @property
+    def servers(self) -> Path:
+        """What lies at servers of the world, in worlds that have any."""
+        return self.root / "servers"
+
+    @property
     def forge(self) -> Hand:
-        return Hand(self.home / "forges" / f"{REPO}.git")
+        there = list(self.servers.glob("*.git"))
+        return Hand(there[0] if there else self.home / "forges" / f"{REPO}.git")
 
     @property
     def person(self) -> Hand:
@@ -334,7 +340,19 @@ def at_rest(world: World) -> bool:
     any before a person has accepted a restore."""
     if closed(world):
         return not world.rows(UNSENT)
-    return bool(world.rows(REST)[0]["open"] == 0)
+    return bool(world.rows(REST)[0]["open"] == 0) and not unread(world)
+
+
+def unread(world: World) -> bool:
+    """Whether a ticket was filed at a server, or cancelled there, and nobody here knows of it yet."""
+    note = world.servers / "tickets.json"
+    if not note.exists():
+        return False
+    stages = {row["external_id"]: row["stage"] for row in world.rows("SELECT external_id, stage FROM tasks")}
+    return any(
+        ticket not in stages or (cancelled and stages[ticket] not in ("done", "cancelled"))
+        for ticket, cancelled in json.loads(note.read_text()).items()
+    )
 
 
 def closed(world: World) -> bool:

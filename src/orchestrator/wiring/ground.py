@@ -38,7 +38,7 @@ from orchestrator.repositories import Repositories
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
 from orchestrator.runtime.git import Git
-from orchestrator.runtime.http import SystemHttp
+from orchestrator.runtime.http import Http, SystemHttp
 from orchestrator.runtime.process import Processes, SystemProcesses
 from orchestrator.runtime.sessions import SystemSessions
 from orchestrator.runtime.wakeups import Wakeups
@@ -64,6 +64,7 @@ class Outside:
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     processes: Processes = field(default_factory=SystemProcesses)
+    http: Http = field(default_factory=SystemHttp)
     waypoints: Waypoints = field(default_factory=NoWaypoints)
     host: str = field(default_factory=lambda: os.uname().nodename)
 
@@ -97,7 +98,7 @@ class Ground:
         self.boot_id = BootId(outside.entropy.uuid())
         self.folders = Folders(settings.home, self.boot_id)
         self.git = Git(outside.processes)
-        self.http = SystemHttp()
+        self.http = outside.http
         at = servers(settings)
         self.places = Repositories(
             database,

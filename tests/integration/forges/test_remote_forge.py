@@ -19,6 +19,7 @@ from tests.fixtures_git import BRANCH, person_at
 from tests.fixtures_git_server import RemoteHouse, remote_house
 from tests.fixtures_gitea import gitea_forge
 from tests.fixtures_github import github_forge
+from tests.waiting import PATIENCE_S
 
 KINDS: dict[str, tuple[Callable[[Path], Any], Callable[..., Any]]] = {
     "gitea": (FakeGitea, gitea_forge),
@@ -61,6 +62,19 @@ def test_a_pull_request_whose_answer_is_lost_is_adopted(
         assert how in (How.LOST, How.GARBAGE)
     assert house.forge.open_pr(BRANCH, "t", "b").number == 1
     assert len(house.there.pulls) == 1
+
+
+def test_a_pull_request_whose_request_lands_late_is_opened_once(
+    house: RemoteHouse, server: Any, head: Sha
+) -> None:
+    late = server.fail("POST", r"/pulls$", How.LATE, seconds=60.0)
+    with pytest.raises(AuthorityUnreachable):
+        house.forge.open_pr(BRANCH, "t", "b")
+    assert house.there.pulls == []
+    pull = house.forge.open_pr(BRANCH, "t", "b")
+    late.go_on.set()
+    assert late.landed.wait(PATIENCE_S)
+    assert [one.number for one in house.there.pulls] == [pull.number]
 
 
 def test_a_pull_request_closed_by_hand_is_not_merged(

@@ -13,6 +13,7 @@ class How(StrEnum):
     LOST = "the effect takes place and the answer is lost"
     AFTER = "the effect takes place and the answer is an error"
     BEFORE = "nothing takes place and the answer is an error"
+    LATE = "the connection is cut, and the effect takes place so many seconds later"
     HELD = "nothing takes place until the test lets it go on"
     HELD_AFTER = "the effect takes place and the answer waits until the test lets it go on"
     GARBAGE = "the effect takes place and the answer is not what the documentation says"
@@ -28,7 +29,9 @@ class Fault:
     status: int = 500
     times: int = 1
     headers: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0  # for LATE
     reached: threading.Event = field(default_factory=threading.Event)  # a request has been caught
+    landed: threading.Event = field(default_factory=threading.Event)  # and has been dealt with
     go_on: threading.Event = field(default_factory=threading.Event)
 
     def fits(self, method: str, path: str) -> bool:
@@ -37,7 +40,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Call:
-    """One request and how it was answered; `status` is 0 where the answer was lost."""
+    """One request and how it was answered; `status` is 0 where nobody heard it."""
 
     method: str
     path: str

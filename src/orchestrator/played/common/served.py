@@ -127,6 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
         how = fault.how if fault is not None else None
         if fault is not None and how is How.HELD:
             fault.go_on.wait(HOLD_S)
+        if fault is not None and how is How.LATE:
+            self._cut()
+            fault.go_on.wait(fault.seconds)
         if fault is not None and how is How.BEFORE:
             told = Answer(fault.status, hub.error(fault.status), fault.headers)
         else:
@@ -143,16 +146,24 @@ class _Handler(BaseHTTPRequestHandler):
                 parts.path,
                 dict(parse_qsl(parts.query)),
                 asked.json(),
-                0 if how is How.LOST else told.status,
+                0 if how in (How.LOST, How.LATE) else told.status,
                 told.body if not isinstance(told.body, bytes) else None,
                 headers,
             )
         )
+        if fault is not None:
+            fault.landed.set()
         if how is How.LOST:
-            self.close_connection = True
+            self._cut()
+        if how not in (How.LOST, How.LATE):
+            self._send(told)
+
+    def _cut(self) -> None:
+        self.close_connection = True
+        try:
             self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self._send(told)
+        except OSError:
+            return  # who asked was gone first
 
     def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":

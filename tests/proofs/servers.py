@@ -1,0 +1,313 @@
+"""Worlds whose forge is a server elsewhere, a played Gitea or GitHub, and whose tickets are those of a played Plane.
+
+The servers are a process of their own, which outlives the lives that are killed and ends with the sweep: that keeps its
+one thread and may fork. What goes wrong with them goes wrong by their own doors: an answer is lost, or an error that
+comes after the effect; a request is cut off and takes effect later, whoever has died since.
+"""
+
+import json
+import multiprocessing
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
+from typing import Any
+
+from orchestrator.played.common.faults import How
+from orchestrator.played.gitea import FakeGitea
+from orchestrator.played.github import FakeGitHub
+from orchestrator.played.plane import FakePlane, Item, Project
+from orchestrator.played.plane.server import KEY
+from orchestrator.repositories import GITEA, GITHUB, Elsewhere
+from orchestrator.trackers.plane import external_id
+from orchestrator.wiring import App
+from tests.fixtures_git_server import NAME, repository_at
+from tests.proofs.lives import Ending, Life, live
+from tests.proofs.outside import FORGE
+from tests.proofs.scheduler import EFFECTS, At, First, Kill, Late, Nth, Policy, around
+from tests.proofs.templates import give_the_slots_back, keep_the_slots
+from tests.proofs.world import REPO, FastClock, World, held
+from tests.waiting import wait_until
+
+KINDS: Mapping[str, Any] = {GITEA: FakeGitea, GITHUB: FakeGitHub}
+TITLES = ("One", "Other")
+MANY = 10**6  # requests that nobody counts
+LANDS_S = 10.0
+PATIENCE_S = 240.0  # with a life; each look at a server starts a dozen programs
+Door = tuple[str, str]  # method and pattern of the path
+OF_FORGES: tuple[Door, ...] = (
+    ("POST", r"/pulls$"),
+    ("POST", r"/merge$"),
+    ("PUT", r"/merge$"),
+    ("PATCH", r"/pulls/\d+$"),
+    ("POST", r"/git-receive-pack$"),
+    ("POST", r"/git-receive-pack$"),
+    ("POST", r"/git-upload-pack$"),
+    ("GET", r""),
+)
+OF_PLANE: tuple[Door, ...] = (("POST", r"/comments/$"), ("POST", r"/links/$"), ("PATCH", r""), ("GET", r""))
+REQUESTS = (
+    "http.post.pulls",
+    "http.post.merge",
+    "http.put.merge",
+    "http.get.pulls",
+    "http.post.comments",
+    "http.post.links",
+    "http.get.comments",
+    "git.push",
+    "git.fetch",
+    "git.ls-remote",
+)
+POINTS = around(*REQUESTS, *(f"forge.{name}" for name in FORGE))
+
+
+@dataclass(frozen=True)
+class House:
+    """The servers, in their own process, and what lies there."""
+
+    forge: Any
+    plane: FakePlane
+    there: Any  # the repository
+    project: Project
+
+    def item(self, name: str) -> Item:
+        return next(item for item in self.project.items if item.name == name)
+
+
+@dataclass
+class Servers:
+    """Of one scenario; the same seed orders the same failures."""
+
+    world: World
+    kind: str
+    chance: random.Random
+    ask: "Connection[Any, Any]"
+    counts: Counter[str] = field(default_factory=Counter)
+    settings: dict[str, str] = field(default_factory=dict)
+    _cancelled: set[str] = field(default_factory=set)
+
+    def do(self, act: Callable[..., Any], *words: object) -> Any:
+        """Have a function of this module called in the servers' process."""
+        self.ask.send((act, words))
+        return self.ask.recv()
+
+    def begin(self) -> None:
+        """People have filed two tickets; in peace the repository is registered, the project connected, and mostly both
+        are worked on until they want the slots."""
+        name = self.kind.upper()
+        forge, token, plane = self.do(_addresses)
+        self.settings = {
+            f"ORCH_{name}_URL": forge,
+            f"ORCH_{name}_TOKEN": token,
+            "ORCH_FORGE_SETTLE_S": "5",
+            "ORCH_PLANE_URL": plane,
+            "ORCH_PLANE_TOKEN": KEY,
+            "ORCH_PLANE_POLL_INTERVAL_S": "10",
+            "ORCH_PLANE_CALLS_PER_MINUTE": "2000",
+            "ORCH_RECONCILER_INTERVAL_S": "10",  # each look fetches over HTTP
+        }
+        early = self.chance.random() < 0.3
+        for title in TITLES:
+            self.do(_file, title)
+        script = self._connect if early else self._both_tested
+        lived = live(
+            self.world, Life(script=script, polite=True, patience_s=PATIENCE_S, settings=self.settings)
+        )
+        if lived.ending is not Ending.REST:
+            raise AssertionError(f"nothing was connected: {lived}; see {self.world.root}/lives.log")
+        if not early:
+            give_the_slots_back(self.world)
+        self._note()
+
+    def life(self, life: Life, *, free: bool) -> Life:
+        """A life that knows the servers. Unless it is ``free``, something may go wrong there, or a person cancels."""
+        if free:
+            self.do(_mend)
+        else:
+            life = self._ended(life)
+            for _ in range(self.chance.choice((0, 1, 1, 2))):
+                self._order()
+            self._cancel()
+        return replace(life, patience_s=PATIENCE_S, settings={**life.settings, **self.settings})
+
+    def settle(self) -> None:
+        """Wait until what was cut off has taken effect, and write down for the oracle what there is to be seen."""
+        self.counts.update(self.do(_settle))
+        (self.world.servers / "seen.json").write_text(json.dumps(self.do(_seen)))
+
+    def _connect(self, app: App) -> None:
+        app.register_elsewhere(Elsewhere(self.kind, NAME), name=REPO, prefix="S")
+        app.connect_plane(REPO, "acme/SHOP")
+
+    def _both_tested(self, app: App) -> None:
+        self._connect(app)
+        wait_until(lambda: len(app.operations.tasks()) == len(TITLES))
+        keep_the_slots(app)
+
+    def _ended(self, life: Life) -> Life:
+        """How most of these lives end: at a request, a push, an effect. A look at a server passes many points, so that
+        the others are further away than elsewhere."""
+        what, times = self.chance.random(), self.chance.choice((1, 1, 2, 3))
+        later = Nth(int(self.chance.triangular(60, 1500, 300)), Kill())
+        if what < 0.6:
+            first: Policy = At(self.chance.choice((*POINTS, *EFFECTS)), Kill(), times)
+        elif what < 0.7:
+            first = At("git.push.before", Late(0.1 + self.chance.random()), times)
+        else:
+            return life
+        return replace(life, policy=First(first, later), kill_after=None)
+
+    def _order(self) -> None:
+        at_plane = self.chance.random() < 0.4
+        method, pattern = self.chance.choice(OF_PLANE if at_plane else OF_FORGES)
+        hows = [How.LOST, How.AFTER, How.BEFORE, How.GARBAGE]
+        # Plane cannot compare before it sets a state: what lands late there overwrites what was shown since.
+        if method != "GET" and not (at_plane and method == "PATCH"):
+            hows += [How.LATE, How.LATE]
+        how = self.chance.choice(hows)
+        self.do(_fail, at_plane, method, pattern, how, 0.1 + self.chance.random())
+
+    def _cancel(self) -> None:
+        """Now and then a person moves a ticket to Cancelled there."""
+        if self._cancelled or self.chance.random() > 0.01:
+            return
+        going = [
+            row["title"] for row in held(self.world).values() if row["stage"] not in ("done", "cancelled")
+        ]
+        if going:
+            title = self.chance.choice(going)
+            self._cancelled.add(title)
+            self.do(_move, title, "Cancelled")
+            self._note()
+
+    def _note(self) -> None:
+        names = {ticket["id"]: ticket["name"] in self._cancelled for ticket in self.do(_seen)["tickets"]}
+        aside = self.world.servers / "tickets.new"
+        aside.write_text(json.dumps(names))
+        aside.replace(self.world.servers / "tickets.json")
+
+
+@contextmanager
+def playing(world: World, kind: str, chance: random.Random) -> Iterator[Servers]:
+    """A world that is made anew around its servers."""
+    world.make()
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    process = fork.Process(target=_serve, args=(world, kind, ours, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        servers = Servers(world, kind, chance, ours)
+        servers.begin()
+        yield servers
+    finally:
+        ours.close()
+        process.join(LANDS_S)
+
+
+# --- in the servers' process --------------------------------------------------------------------------------------
+
+
+def _serve(world: World, kind: str, theirs: "Connection[Any, Any]", asked: "Connection[Any, Any]") -> None:
+    theirs.close()
+    with KINDS[kind](world.servers) as forge, FakePlane(per_minute=MANY, calendar=FastClock().utc) as plane:
+        there = repository_at(forge, world.person)
+        there.git("config", "core.logAllRefUpdates", "true")  # the outside's own journal of main
+        there.synchronise()
+        if kind == GITHUB:
+            forge.remaining = MANY
+        house = House(forge, plane, there, plane.project())
+        while True:
+            try:
+                act, words = asked.recv()
+            except EOFError:
+                return
+            asked.send(act(house, *words))
+
+
+def _addresses(house: House) -> tuple[str, str, str]:
+    return house.forge.url, house.forge.token, house.plane.url
+
+
+def _file(house: House, title: str) -> None:
+    house.plane.ticket(house.project, title, "orch", "fast")
+
+
+def _move(house: House, title: str, state: str) -> None:
+    house.plane.move(house.item(title), state)
+
+
+def _fail(house: House, at_plane: bool, method: str, pattern: str, how: How, seconds: float) -> None:
+    (house.plane if at_plane else house.forge).fail(method, pattern, how, seconds=seconds)
+
+
+def _mend(house: House) -> None:
+    """Nothing new goes wrong; what is under way still lands."""
+    for server in (house.forge, house.plane):
+        for fault in server.journal.faults:
+            fault.times = 0
+
+
+def _settle(house: House) -> dict[str, int]:
+    """How often what happened."""
+    _mend(house)
+    reached = [f for s in (house.forge, house.plane) for f in s.journal.faults if f.reached.is_set()]
+    for fault in reached:
+        assert fault.landed.wait(LANDS_S), f"{fault.method} {fault.pattern} never lands"
+    found = Counter(f"at servers: {fault.how.name.lower()}" for fault in reached)
+    for server in (house.forge, house.plane):
+        server.journal.faults.clear()
+    return dict(found)
+
+
+def _seen(house: House) -> dict[str, Any]:
+    """What a person would see in a browser."""
+    with house.there.lock:
+        pulls = [
+            {"number": pull.number, "branch": pull.branch, "state": pull.state, "merged": pull.merged}
+            for pull in house.there.pulls
+        ]
+    with house.plane.world.lock:
+        tickets = [
+            {
+                "id": item.id,
+                "name": item.name,
+                "group": item.state.group,
+                "said": [one.external_id for one in item.comments if one.actor is house.plane.bot],
+            }
+            for item in house.project.items
+        ]
+    return {"pulls": pulls, "tickets": tickets}
+
+
+# --- what must have come of it ------------------------------------------------------------------------------------
+
+
+def findings(world: World) -> Iterator[str]:
+    """At the end: one task for each ticket, one pull request for each task, each message once, the last state."""
+    note = world.servers / "seen.json"
+    if not note.exists():
+        return
+    seen, tasks = json.loads(note.read_text()), held(world)
+    for item, task in tasks.items():
+        pulls = [pull for pull in seen["pulls"] if pull["branch"] == task["branch"]]
+        shown = [("merged" if pull["merged"] else pull["state"]) for pull in pulls]
+        if shown not in ([["merged"]] if task["stage"] == "done" else [[], ["closed"]]):
+            yield f"pull-request: {item} is {task['stage']}, and its pull requests are {shown}"
+    for ticket in seen["tickets"]:
+        taken = [task for task in tasks.values() if task["external_id"] == ticket["id"]]
+        if len(taken) != 1:
+            yield f"ticket: {ticket['name']} was taken {len(taken)} times"
+            continue
+        [task] = taken
+        if ticket["group"] != {"done": "completed"}.get(task["stage"], task["stage"]):
+            yield f"ticket: {task['work_item']} is {task['stage']}, and Plane shows {ticket['group']}"
+        sent = world.rows(
+            "SELECT stable_id FROM outbox WHERE task_id = ? AND kind <> 'alert' ORDER BY id", task["id"]
+        )
+        wanted = [external_id(SimpleNamespace(**dict(task)), row["stable_id"]) for row in sent]
+        if ticket["said"] != wanted:
+            yield f"ticket: {task['work_item']} was told {ticket['said']} there, and not {wanted}"

@@ -1,5 +1,5 @@
 """``./dev bench``: product against bare SQL, and how both fare as finished tasks pile up; ``./dev bench webhooks``: see
-:mod:`benchmarks.intake`.
+:mod:`benchmarks.intake`; ``./dev bench service``: see :mod:`benchmarks.service`.
 
 Results are kept per size, so that a run that was broken off goes on with the next one; ``--fresh`` measures anew.
 """
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import intake
+from benchmarks import intake, service
 from benchmarks.database import copied, movers, prepared
 from benchmarks.measure import REFERENCE, TURNS, Samples, alone, compare
 from benchmarks.product import Product
@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.folder.mkdir(parents=True, exist_ok=True)
     if asked.what == "webhooks":
         return intake.main(asked.folder, short=asked.short, rounds=asked.rounds, where=asked.json)
+    if asked.what == "service":
+        return service.main(asked.folder, short=asked.short, where=asked.json)
     sizes = SHORT_SIZES if asked.short else SIZES
     if asked.profile:
         return _profile(prepared(asked.folder, sizes[0]), 0.5 if asked.short else 5.0)
@@ -101,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("transitions", "webhooks"),
+        choices=("transitions", "webhooks", "service"),
         default="transitions",
         help="what is measured (default %(default)s)",
     )

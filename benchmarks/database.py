@@ -43,7 +43,7 @@ def prepared(folder: Path, finished: int) -> Path:
     database = SqliteDatabase(half, clock=SystemClock())
     with database.write() as tx:
         repositories.add(tx, Repository(REPO, "local", "/nowhere", "SMP"))
-    _fill(half, finished)
+    fill(half, finished)
     _add_live(database)
     database.close()
     half.rename(path)
@@ -72,7 +72,8 @@ def refill(path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _fill(path: Path, finished: int) -> None:
+def fill(path: Path, finished: int) -> None:
+    """Add so many ended tasks to a database that has the repository ``sample``."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("PRAGMA cache_size=-200000")

@@ -55,3 +55,11 @@ def test_webhooks_are_taken_in_beside_an_endpoint_that_stores_nothing_and_none_o
         assert all(len(one["rates"]) == 2 and one["p99_ms"] > 0 for one in figures.values())
     assert (told["burst"]["deliveries"], told["burst"]["lost"]) == (300, 0)
     assert "A burst of 300 deliveries" in said
+
+
+def test_a_running_service_is_measured(tmp_path: Path) -> None:
+    said = bench(tmp_path, "service")
+    [figures] = json.loads((tmp_path / "service.json").read_text(encoding="utf-8")).values()
+    assert figures["memory, MiB"] > 1 and figures["wake-up p99, ms"] >= figures["wake-up p50, ms"] > 0
+    for name in figures:
+        assert f"| {name} |" in said

@@ -20,6 +20,7 @@ from pathlib import Path
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.wiring import App
 from tests.proofs import command, letters, oracle, scheduler
+from tests.proofs.house import KINDS
 from tests.proofs.letters import Post
 from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
@@ -29,7 +30,7 @@ from tests.proofs.restores import TROUBLES, Restores, not_accepted
 from tests.proofs.scheduler import EFFECTS, At, First, Hurt, Kill, Late, Nth, Policy, around
 from tests.proofs.selves import HOW, Selves
 from tests.proofs.selves import TROUBLES as SELVES
-from tests.proofs.servers import KINDS, Servers, playing
+from tests.proofs.servers import Servers, playing
 from tests.proofs.templates import DELIVERED, TESTED, file_two
 from tests.proofs.world import World, held
 

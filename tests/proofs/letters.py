@@ -191,12 +191,13 @@ def findings(world: World) -> Iterator[str]:
         elif row["handled_at"] is None and not isinstance(payload.get("ref"), int):
             yield f"letter: {row['id']} was acknowledged, and nobody deals with it: {row['error']}"
     for row in rows.values():
-        outcome, word = str(row["outcome"]), words.get(f"{row['source']}:word:{row['id']}")
+        source = str(row["source"]).removesuffix("-read")  # what was read at Plane is said at Plane
+        outcome, word = str(row["outcome"]), words.get(f"{source}:word:{row['id']}")
         if outcome.startswith("stored as") and (word is None or word["handled_at"] is None):
             yield f"letter: the word of {row['id']} ({outcome}) was lost"
         if outcome.startswith("refused") and answers[f"answer:{row['id']}"] != 1:
             yield f"answer: {row['id']} was refused, and nobody told"
-        ended[row["task_id"]] += row["source"] == "plane" and outcome.startswith(("stored as", "refused"))
+        ended[row["task_id"]] += source == "plane" and outcome.startswith(("stored as", "refused"))
     kinds = [kind.value for kind in (EventType.SIGNAL_APPLIED, EventType.SIGNAL_REFUSED)]
     for row in world.rows(
         "SELECT task_id, count(*) AS times FROM events WHERE type IN (?, ?) AND json_extract(data, '$.person') = ? "

@@ -9,7 +9,7 @@ import json
 import multiprocessing
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -17,31 +17,25 @@ from types import SimpleNamespace
 from typing import Any
 
 from orchestrator.played.common.faults import How
-from orchestrator.played.gitea import FakeGitea
-from orchestrator.played.github import FakeGitHub
-from orchestrator.played.plane import FakePlane, Item, Project
 from orchestrator.played.plane.server import KEY
 from orchestrator.repositories import GITEA, GITHUB, Elsewhere
 from orchestrator.trackers.plane import external_id
 from orchestrator.wiring import App
-from tests.fixtures_git_server import NAME, repository_at
+from tests.fixtures_git_server import NAME
+from tests.proofs import house
 from tests.proofs.lives import Ending, Life, live
 from tests.proofs.outside import FORGE
 from tests.proofs.scheduler import EFFECTS, At, First, Kill, Late, Nth, Policy, around
 from tests.proofs.templates import give_the_slots_back, keep_the_slots
-from tests.proofs.world import REPO, FastClock, World, held
+from tests.proofs.world import REPO, World, held
 from tests.waiting import wait_until
 
-KINDS: Mapping[str, Any] = {GITEA: FakeGitea, GITHUB: FakeGitHub}
 TITLES = ("One", "Other")
-MANY = 10**6  # requests that nobody counts
-LANDS_S = 10.0
 PATIENCE_S = 240.0  # with a life; each look at a server starts a dozen programs
+MERGE = {GITEA: "post", GITHUB: "put"}  # how the merge is asked for
 Door = tuple[str, str]  # method and pattern of the path
 OF_FORGES: tuple[Door, ...] = (
     ("POST", r"/pulls$"),
-    ("POST", r"/merge$"),
-    ("PUT", r"/merge$"),
     ("PATCH", r"/pulls/\d+$"),
     ("POST", r"/git-receive-pack$"),
     ("POST", r"/git-receive-pack$"),
@@ -51,30 +45,20 @@ OF_FORGES: tuple[Door, ...] = (
 OF_PLANE: tuple[Door, ...] = (("POST", r"/comments/$"), ("POST", r"/links/$"), ("PATCH", r""), ("GET", r""))
 REQUESTS = (
     "http.post.pulls",
-    "http.post.merge",
-    "http.put.merge",
     "http.get.pulls",
     "http.post.comments",
     "http.post.links",
     "http.get.comments",
+    "http.patch.work-items",
     "git.push",
     "git.fetch",
     "git.ls-remote",
 )
-POINTS = around(*REQUESTS, *(f"forge.{name}" for name in FORGE))
-
-
-@dataclass(frozen=True)
-class House:
-    """The servers, in their own process, and what lies there."""
-
-    forge: Any
-    plane: FakePlane
-    there: Any  # the repository
-    project: Project
-
-    def item(self, name: str) -> Item:
-        return next(item for item in self.project.items if item.name == name)
+POINTS = (*around(*REQUESTS, *(f"forge.{name}" for name in FORGE)), *EFFECTS)
+OF_THE_MERGE = (
+    *around("forge.prepare_merge", "forge.merge"),
+    *(name for name in EFFECTS if name.startswith("merge_pr.") and "revoke" not in name),
+)
 
 
 @dataclass
@@ -90,7 +74,7 @@ class Servers:
     _cancelled: set[str] = field(default_factory=set)
 
     def do(self, act: Callable[..., Any], *words: object) -> Any:
-        """Have a function of this module called in the servers' process."""
+        """Have a function of :mod:`tests.proofs.house` called in the servers' process."""
         self.ask.send((act, words))
         return self.ask.recv()
 
@@ -98,7 +82,7 @@ class Servers:
         """People have filed two tickets; in peace the repository is registered, the project connected, and mostly both
         are worked on until they want the slots."""
         name = self.kind.upper()
-        forge, token, plane = self.do(_addresses)
+        forge, token, plane = self.do(house.addresses)
         self.settings = {
             f"ORCH_{name}_URL": forge,
             f"ORCH_{name}_TOKEN": token,
@@ -111,7 +95,7 @@ class Servers:
         }
         early = self.chance.random() < 0.3
         for title in TITLES:
-            self.do(_file, title)
+            self.do(house.file, title)
         script = self._connect if early else self._both_tested
         lived = live(
             self.world, Life(script=script, polite=True, patience_s=PATIENCE_S, settings=self.settings)
@@ -125,7 +109,7 @@ class Servers:
     def life(self, life: Life, *, free: bool) -> Life:
         """A life that knows the servers. Unless it is ``free``, something may go wrong there, or a person cancels."""
         if free:
-            self.do(_mend)
+            self.do(house.mend)
         else:
             life = self._ended(life)
             for _ in range(self.chance.choice((0, 1, 1, 2))):
@@ -135,8 +119,8 @@ class Servers:
 
     def settle(self) -> None:
         """Wait until what was cut off has taken effect, and write down for the oracle what there is to be seen."""
-        self.counts.update(self.do(_settle))
-        (self.world.servers / "seen.json").write_text(json.dumps(self.do(_seen)))
+        self.counts.update(self.do(house.settle))
+        (self.world.servers / "seen.json").write_text(json.dumps(self.do(house.seen)))
 
     def _connect(self, app: App) -> None:
         app.register_elsewhere(Elsewhere(self.kind, NAME), name=REPO, prefix="S")
@@ -151,28 +135,34 @@ class Servers:
         """How most of these lives end: at a request, a push, an effect. A look at a server passes many points, so that
         the others are further away than elsewhere."""
         what, times = self.chance.random(), self.chance.choice((1, 1, 2, 3))
-        later = Nth(int(self.chance.triangular(60, 1500, 300)), Kill())
+        later = Nth(int(self.chance.triangular(60, 900, 250)), Kill())
         if what < 0.6:
-            first: Policy = At(self.chance.choice((*POINTS, *EFFECTS)), Kill(), times)
+            first: Policy = At(
+                self.chance.choice(self.chance.choice((POINTS, self._of_the_merge))), Kill(), times
+            )
         elif what < 0.7:
             first = At("git.push.before", Late(0.1 + self.chance.random()), times)
         else:
             return life
         return replace(life, policy=First(first, later), kill_after=None)
 
+    @property
+    def _of_the_merge(self) -> Sequence[str]:
+        return (*OF_THE_MERGE, *around(f"http.{MERGE[self.kind]}.merge"))
+
     def _order(self) -> None:
-        at_plane = self.chance.random() < 0.4
-        method, pattern = self.chance.choice(OF_PLANE if at_plane else OF_FORGES)
+        at_plane, merge = self.chance.random() < 0.4, (MERGE[self.kind].upper(), r"/merge$")
+        method, pattern = self.chance.choice(OF_PLANE if at_plane else (*OF_FORGES, merge, merge))
         hows = [How.LOST, How.AFTER, How.BEFORE, How.GARBAGE]
         # Plane cannot compare before it sets a state: what lands late there overwrites what was shown since.
         if method != "GET" and not (at_plane and method == "PATCH"):
             hows += [How.LATE, How.LATE]
         how = self.chance.choice(hows)
-        self.do(_fail, at_plane, method, pattern, how, 0.1 + self.chance.random())
+        self.do(house.fail, at_plane, method, pattern, how, 0.1 + self.chance.random())
 
     def _cancel(self) -> None:
         """Now and then a person moves a ticket to Cancelled there."""
-        if self._cancelled or self.chance.random() > 0.01:
+        if self._cancelled or self.chance.random() > 0.03:
             return
         going = [
             row["title"] for row in held(self.world).values() if row["stage"] not in ("done", "cancelled")
@@ -180,11 +170,11 @@ class Servers:
         if going:
             title = self.chance.choice(going)
             self._cancelled.add(title)
-            self.do(_move, title, "Cancelled")
+            self.do(house.move, title, "Cancelled")
             self._note()
 
     def _note(self) -> None:
-        names = {ticket["id"]: ticket["name"] in self._cancelled for ticket in self.do(_seen)["tickets"]}
+        names = {ticket["id"]: ticket["name"] in self._cancelled for ticket in self.do(house.seen)["tickets"]}
         aside = self.world.servers / "tickets.new"
         aside.write_text(json.dumps(names))
         aside.replace(self.world.servers / "tickets.json")
@@ -196,7 +186,7 @@ def playing(world: World, kind: str, chance: random.Random) -> Iterator[Servers]
     world.make()
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
-    process = fork.Process(target=_serve, args=(world, kind, ours, theirs), daemon=True)
+    process = fork.Process(target=house.serve, args=(world, kind, ours, theirs), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -205,82 +195,8 @@ def playing(world: World, kind: str, chance: random.Random) -> Iterator[Servers]
         yield servers
     finally:
         ours.close()
-        process.join(LANDS_S)
-
-
-# --- in the servers' process --------------------------------------------------------------------------------------
-
-
-def _serve(world: World, kind: str, theirs: "Connection[Any, Any]", asked: "Connection[Any, Any]") -> None:
-    theirs.close()
-    with KINDS[kind](world.servers) as forge, FakePlane(per_minute=MANY, calendar=FastClock().utc) as plane:
-        there = repository_at(forge, world.person)
-        there.git("config", "core.logAllRefUpdates", "true")  # the outside's own journal of main
-        there.synchronise()
-        if kind == GITHUB:
-            forge.remaining = MANY
-        house = House(forge, plane, there, plane.project())
-        while True:
-            try:
-                act, words = asked.recv()
-            except EOFError:
-                return
-            asked.send(act(house, *words))
-
-
-def _addresses(house: House) -> tuple[str, str, str]:
-    return house.forge.url, house.forge.token, house.plane.url
-
-
-def _file(house: House, title: str) -> None:
-    house.plane.ticket(house.project, title, "orch", "fast")
-
-
-def _move(house: House, title: str, state: str) -> None:
-    house.plane.move(house.item(title), state)
-
-
-def _fail(house: House, at_plane: bool, method: str, pattern: str, how: How, seconds: float) -> None:
-    (house.plane if at_plane else house.forge).fail(method, pattern, how, seconds=seconds)
-
-
-def _mend(house: House) -> None:
-    """Nothing new goes wrong; what is under way still lands."""
-    for server in (house.forge, house.plane):
-        for fault in server.journal.faults:
-            fault.times = 0
-
-
-def _settle(house: House) -> dict[str, int]:
-    """How often what happened."""
-    _mend(house)
-    reached = [f for s in (house.forge, house.plane) for f in s.journal.faults if f.reached.is_set()]
-    for fault in reached:
-        assert fault.landed.wait(LANDS_S), f"{fault.method} {fault.pattern} never lands"
-    found = Counter(f"at servers: {fault.how.name.lower()}" for fault in reached)
-    for server in (house.forge, house.plane):
-        server.journal.faults.clear()
-    return dict(found)
-
-
-def _seen(house: House) -> dict[str, Any]:
-    """What a person would see in a browser."""
-    with house.there.lock:
-        pulls = [
-            {"number": pull.number, "branch": pull.branch, "state": pull.state, "merged": pull.merged}
-            for pull in house.there.pulls
-        ]
-    with house.plane.world.lock:
-        tickets = [
-            {
-                "id": item.id,
-                "name": item.name,
-                "group": item.state.group,
-                "said": [one.external_id for one in item.comments if one.actor is house.plane.bot],
-            }
-            for item in house.project.items
-        ]
-    return {"pulls": pulls, "tickets": tickets}
+        process.join(house.LANDS_S)
+        process.kill()
 
 
 # --- what must have come of it ------------------------------------------------------------------------------------

@@ -40,6 +40,17 @@ from orchestrator.wiring import open_readonly
 CALLED = {GITEA: "Gitea or Forgejo", GITHUB: "GitHub", PLANE: "Plane"}
 GUIDE = "docs/how-to/receive-webhooks.md"
 
+WAIT_S = 20.0
+_wait_option = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 600),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the trial's delivery is waited for.",
+)
+
 
 @click.group("connect")
 def command() -> None:
@@ -54,30 +65,33 @@ def command() -> None:
 
 @command.command("gitea")
 @click.argument("repositories", nargs=-1)
+@_wait_option
 @json_option
-def gitea(repositories: tuple[str, ...], as_json: bool) -> int:
+def gitea(repositories: tuple[str, ...], wait_s: float, as_json: bool) -> int:
     """Connect the repositories at the Gitea or Forgejo of ORCH_GITEA_URL: all that are registered, or those named."""
-    return _told(_of_forge(GITEA, repositories), as_json)
+    return _told(_of_forge(GITEA, repositories, wait_s), as_json)
 
 
 @command.command("github")
 @click.argument("repositories", nargs=-1)
+@_wait_option
 @json_option
-def github(repositories: tuple[str, ...], as_json: bool) -> int:
+def github(repositories: tuple[str, ...], wait_s: float, as_json: bool) -> int:
     """Connect the repositories at the GitHub of ORCH_GITHUB_URL: all that are registered, or those named."""
-    return _told(_of_forge(GITHUB, repositories), as_json)
+    return _told(_of_forge(GITHUB, repositories, wait_s), as_json)
 
 
 @command.command("plane")
 @click.argument("repositories", nargs=-1)
+@_wait_option
 @json_option
-def plane(repositories: tuple[str, ...], as_json: bool) -> int:
+def plane(repositories: tuple[str, ...], wait_s: float, as_json: bool) -> int:
     """Connect the projects at the Plane of ORCH_PLANE_URL that tickets come from: of all repositories, or those named.
 
     Makes the label that marks our tickets where the project has none. Plane lets nobody make a webhook by key: what to
     paste there is printed.
     """
-    return _told(_of_plane(repositories), as_json)
+    return _told(_of_plane(repositories, wait_s), as_json)
 
 
 def _told(findings: Iterator[Finding], as_json: bool) -> int:
@@ -115,7 +129,7 @@ class _Signing:
         return f"the secret in {self.made}" if self.made else f"the secret of {self.variable}"
 
 
-def _of_forge(kind: str, names: Sequence[str]) -> Iterator[Finding]:
+def _of_forge(kind: str, names: Sequence[str], wait_s: float) -> Iterator[Finding]:
     settings = settings_for_command()
     server = servers(settings)[kind]
     if not server.configured:
@@ -137,7 +151,7 @@ def _of_forge(kind: str, names: Sequence[str]) -> Iterator[Finding]:
         if signing.made is None:
             git = Git(SystemProcesses())
             change = partial(trial.push_a_branch, at.location, server, git, clock, entropy)
-            yield _tried(settings, at.name, kind, change)
+            yield _tried(settings, at.name, kind, change, wait_s)
     if signing.made is not None:
         text = f"the service does not know the webhook's secret yet: it lies in {signing.made}"
         hint = f"Set {signing.variable}_FILE to that, restart the service, and call this again."
@@ -162,7 +176,7 @@ def _hooked(hooks: Hooks, about: str, address: str, signing: _Signing) -> Iterat
             yield Finding(Level.WARNING, about, text, "Remove them.")
 
 
-def _of_plane(names: Sequence[str]) -> Iterator[Finding]:
+def _of_plane(names: Sequence[str], wait_s: float) -> Iterator[Finding]:
     settings = settings_for_command()
     if not (settings.plane_url and settings.plane_token):
         yield _asked(settings, PLANE)
@@ -191,7 +205,7 @@ def _of_plane(names: Sequence[str]) -> Iterator[Finding]:
             yield Finding(Level.WARNING, PLANE, text, hint)
             return
         for at in known:
-            yield _tried(settings, at.repo, PLANE, partial(_filed, app.plane.opened(at)))
+            yield _tried(settings, at.repo, PLANE, partial(_filed, app.plane.opened(at)), wait_s)
 
 
 def _filed(project: PlaneProject) -> str:
@@ -267,11 +281,18 @@ def _asked(settings: Settings, kind: str) -> Finding:
     )
 
 
-def _tried(settings: Settings, about: str, source: str, change: Callable[[], str]) -> Finding:
+def _tried(settings: Settings, about: str, source: str, change: Callable[[], str], wait_s: float) -> Finding:
     hint = (
         f"Does `orch serve` run, and does {CALLED[source]} reach {trial.deliver_at(settings, source)}? Its own list of "
         f"deliveries shows what was answered. {GUIDE} says more."
     )
     return trial.tried(
-        settings, os.environ, SystemClock(), about=about, source=source, change=change, hint=hint
+        settings,
+        os.environ,
+        SystemClock(),
+        about=about,
+        source=source,
+        change=change,
+        wait_s=wait_s,
+        hint=hint,
     )

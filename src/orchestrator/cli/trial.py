@@ -21,7 +21,6 @@ from orchestrator.webhooks.envelope import path_of
 from orchestrator.wiring import open_readonly
 
 BRANCH = "orch/connect-"  # what the branch of a trial begins with
-WAIT_S = 20.0
 FOLDER = "secrets"  # in the state folder
 _SECRET_BYTES = 32
 _POLL_S = 0.2
@@ -85,9 +84,11 @@ def tried(
     about: str,
     source: str,
     change: Callable[[], str],
+    wait_s: float,
     hint: str,
 ) -> Finding:
-    """Make the change, and wait until its delivery is in the inbox; ``hint`` says where to look if none comes."""
+    """Make the change, and wait up to ``wait_s`` seconds until its delivery is in the inbox; ``hint`` says where to look
+    if none comes."""
     with open_readonly(settings, environ) as app:
         with app.database.read() as tx:
             before = inbox.newest(tx)
@@ -98,11 +99,11 @@ def tried(
                 Level.FAILED, about, f"the trial could not be made there: {error.message}", error.hint
             )
         began, never = clock.boottime(), threading.Event()
-        while (waited := clock.boottime() - began) < WAIT_S:
+        while (waited := clock.boottime() - began) < wait_s:
             with app.database.read() as tx:
                 if inbox.has_come(tx, source, word, after=before):
                     return Finding(Level.OK, about, f"a change there was told of here after {waited:.1f} s")
             clock.wait(never, _POLL_S)
     return Finding(
-        Level.WARNING, about, f"a change there was not told of here within {WAIT_S:g} s, and undone", hint
+        Level.WARNING, about, f"a change there was not told of here within {wait_s:g} s, and undone", hint
     )

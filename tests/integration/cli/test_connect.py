@@ -69,12 +69,11 @@ def test_its_webhook_is_made_once_and_tried(kind: str, server: FakeGitea | FakeG
 def test_who_may_not_make_one_is_told_what_to_paste(
     kind: str, server: FakeGitea | FakeGitHub, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "WAIT_S", 0.3)
     monkeypatch.setenv(f"ORCH_{kind.upper()}_WEBHOOK_SECRET", SECRET)
     hand = here.orch.checkout()
     repository_at(server, hand)
     assert here("init", f"--{kind}", NAME, cwd=hand.folder).code == 0
-    said = here("connect", kind)
+    said = here("connect", kind, "--wait", "0.2")
     assert said.code == 0, said.err
     assert "may not manage the webhooks" in said.out
     assert f"/webhooks/{kind}, content type application/json" in said.out
@@ -85,7 +84,6 @@ def test_who_may_not_make_one_is_told_what_to_paste(
 def test_one_that_is_switched_off_is_put_right(
     kind: str, server: FakeGitea | FakeGitHub, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "WAIT_S", 0.1)
     monkeypatch.setenv(f"ORCH_{kind.upper()}_WEBHOOK_SECRET", SECRET)
     hand = here.orch.checkout()
     there = repository_at(server, hand)
@@ -94,7 +92,7 @@ def test_one_that_is_switched_off_is_put_right(
     there.webhooks += [Hook(address, "old", (), number, active=False) for number in (1, 2)]
     assert here("init", f"--{kind}", NAME, cwd=hand.folder).code == 0
     assert "No active webhook delivers at" in here("doctor").out
-    said = here("connect", kind)
+    said = here("connect", kind, "--wait", "0.2")
     assert "No active webhook delivers at" not in here("doctor").out
     assert (there.webhooks[0].active, there.webhooks[0].secret) == (True, SECRET)
     assert "push" in there.webhooks[0].events

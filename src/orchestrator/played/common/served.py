@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -43,7 +44,7 @@ class Asked:
             return None
 
 
-class Served:
+class Served(ABC):
     """One server. A subclass says what is answered, and how its errors look."""
 
     def __init__(self) -> None:
@@ -66,16 +67,17 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
+    @abstractmethod
     def answer(self, asked: Asked) -> Answer:
-        raise NotImplementedError
+        """What is said to one request."""
 
     def now(self) -> datetime:
         """The server's clock, as its answers tell it."""
         return datetime.now(UTC)
 
+    @abstractmethod
     def error(self, status: int) -> Any:
         """The body of a failure that has no reason of its own."""
-        raise NotImplementedError
 
     def fail(self, method: str, pattern: str, how: How, **more: Any) -> Fault:
         fault = Fault(method, re.compile(pattern), how, **more)

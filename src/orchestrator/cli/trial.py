@@ -87,8 +87,8 @@ def tried(
     wait_s: float,
     hint: str,
 ) -> Finding:
-    """Make the change, and wait up to ``wait_s`` seconds until its delivery is in the inbox; ``hint`` says where to look
-    if none comes."""
+    """Make the change, and wait up to ``wait_s`` seconds until its delivery is in the inbox; ``hint`` says where to
+    look if none comes."""
     with open_readonly(settings, environ) as app:
         with app.database.read() as tx:
             before = inbox.newest(tx)

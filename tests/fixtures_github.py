@@ -4,8 +4,8 @@ from pathlib import Path
 
 from orchestrator.forges.github import GitHubForge
 from orchestrator.forges.github_api import GitHubApi
-from orchestrator.forges.github_limits import Limits
 from orchestrator.played.github import FakeGitHub
+from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
 from orchestrator.runtime.git import Git

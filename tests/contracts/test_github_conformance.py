@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.forges.github_api import VERSION, api_root
 from orchestrator.played.github import FakeGitHub
+from orchestrator.rest.github import VERSION, api_root
 from tests.contracts.spoken_to import SpokenTo, Told
 from tests.waiting import wait_until
 

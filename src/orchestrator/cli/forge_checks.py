@@ -9,11 +9,11 @@ from orchestrator.forges import gitea_rules, github_rules
 from orchestrator.forges.complaint import Complaint
 from orchestrator.forges.gitea_api import GiteaApi
 from orchestrator.forges.github_api import GitHubApi
-from orchestrator.forges.github_limits import Limits
 from orchestrator.forges.hooks import Hooks
 from orchestrator.forges.remote_open import Server
 from orchestrator.forges.servers import servers, webhooks_of
 from orchestrator.repositories import GITEA, GITHUB
+from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.http import Http
 from orchestrator.webhooks.envelope import path_of

@@ -18,7 +18,7 @@ from orchestrator.domain.task import Candidate
 from orchestrator.forges.gitea_api import GiteaApi
 from orchestrator.forges.remote_forge import PATIENCE_S, RemoteForge
 from orchestrator.forges.remote_git import RemoteGit
-from orchestrator.forges.rest import Answer
+from orchestrator.rest.api import Answer
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 

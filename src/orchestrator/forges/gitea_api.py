@@ -1,6 +1,6 @@
 """The HTTP API of one repository at Gitea or Forgejo, as far as we use it.
 
-No answer states a fact about main: git does. On failure: see :mod:`~orchestrator.forges.rest`.
+No answer states a fact about main: git does. On failure: see :mod:`~orchestrator.rest.api`.
 """
 
 import re
@@ -13,7 +13,7 @@ from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha
 from orchestrator.forges.forge import PullRequest
-from orchestrator.forges.rest import MERGE_TIMEOUT_S, Answer, RestApi, good, mapping, numbered, text
+from orchestrator.rest.api import MERGE_TIMEOUT_S, Answer, RestApi, good, mapping, numbered, text
 from orchestrator.rules.trailers import one_line
 from orchestrator.runtime.http import Http
 

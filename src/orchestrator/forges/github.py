@@ -16,7 +16,7 @@ from orchestrator.forges.forge import PullRequest
 from orchestrator.forges.github_api import GitHubApi
 from orchestrator.forges.remote_forge import PATIENCE_S, RemoteForge
 from orchestrator.forges.remote_git import MainShut, RemoteGit
-from orchestrator.forges.rest import Answer
+from orchestrator.rest.api import Answer
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 

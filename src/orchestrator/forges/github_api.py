@@ -1,30 +1,18 @@
 """The HTTP API of one repository at GitHub, as far as we use it.
 
-No answer states a fact about main: git does. On failure: see :mod:`~orchestrator.forges.rest`.
+No answer states a fact about main: git does. On failure: see :mod:`~orchestrator.rest.api`.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from orchestrator.config.secret import Secret
-from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha
 from orchestrator.forges.forge import PullRequest
-from orchestrator.forges.github_limits import Limits
-from orchestrator.forges.rest import MERGE_TIMEOUT_S, Answer, RestApi, good, mapping, numbered, text
+from orchestrator.rest.api import MERGE_TIMEOUT_S, Answer, good, mapping, numbered, text
+from orchestrator.rest.github import PAGE, GitHubRest
 from orchestrator.rules.trailers import one_line
-from orchestrator.runtime.http import Http, HttpAnswer
-
-VERSION = "2022-11-28"  # of the API; the oldest that is kept
-PAGE = 100  # the most that the server gives at once
-PAGES = 100
-KEPT = 64  # answers that are asked for again by their tag: one that has not changed counts towards no limit
-KEPT_SIZE = 256 * 1024  # bytes of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,53 +36,8 @@ class BranchFacts:
     required_approvals: int
 
 
-class GitHubApi(RestApi):
+class GitHubApi(GitHubRest):
     """One repository's API. Safe for many threads."""
-
-    token_setting = "ORCH_GITHUB_TOKEN"
-
-    def __init__(self, http: Http, server: str, full_name: str, token: Secret, limits: Limits) -> None:
-        """``server`` is where people find it, such as ``https://github.com``; ``full_name`` is ``owner/name``."""
-        super().__init__(http, server, api_root(server), full_name, token)
-        self._limits = limits
-        self._kept: OrderedDict[str, HttpAnswer] = OrderedDict()
-        self._lock = threading.Lock()
-        self.token_ends: datetime | None = None  # as the last answer has said
-
-    def headers(self) -> dict[str, str]:
-        """What every request says."""
-        return {
-            "authorization": f"Bearer {self._token.reveal()}",
-            "accept": "application/vnd.github+json",
-            "x-github-api-version": VERSION,
-        }
-
-    def said(self, body: Mapping[str, object]) -> str:
-        """An error's own words, and those of its parts: "Validation Failed" alone says nothing."""
-        parts = body.get("errors")
-        told = (
-            [one.get("message") for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
-        )
-        return ": ".join(one for one in (super().said(body), *told[:3]) if isinstance(one, str))
-
-    def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> HttpAnswer:
-        """Send it, unless we are to be silent; what has not changed since it was last asked for is not sent again."""
-        kept = self._known(url) if method == "GET" else None
-        if kept is not None:
-            headers = {**headers, "if-none-match": kept.headers["etag"]}
-
-        def send() -> HttpAnswer:
-            return super(GitHubApi, self).request(method, url, headers, body, timeout_s)
-
-        told = self._limits.ask(send)
-        self.token_ends = _moment(told.headers.get("github-authentication-token-expiration", ""))
-        if kept is not None and told.status == HTTPStatus.NOT_MODIFIED:
-            return kept
-        if method == "GET":
-            self._keep(url, told)
-        return told
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -191,19 +134,11 @@ class GitHubApi(RestApi):
     # -- private steps -----------------------------------------------------------------------------------------
 
     def _list(self, path: str, query: Mapping[str, object], base: str) -> list[PullRequest]:
-        """What is on all pages, oldest first: what is added meanwhile comes last. The pages are counted by us: the
-        addresses that the server gives may be some that only it can reach."""
-        found: dict[int, PullRequest] = {}
-        order = {"base": base, "sort": "created", "direction": "asc", "per_page": PAGE}
-        for page in range(1, PAGES + 1):
-            answer = self.asked(path, {**query, **order, "page": page})
-            if not isinstance(answer.body, list):
-                raise AuthorityUnreachable(f"{self.server} answered no list for {path}.")
-            shown = [self._shown(pull) for pull in map(mapping, answer.body) if _is_against(pull, base)]
-            found |= {pull.number: pull for pull in shown}
-            if not answer.more:
-                return [found[number] for number in sorted(found)]
-        raise AuthorityUnreachable(f"{self.full_name} has too many pull requests to read.")
+        """What is on all pages, oldest first: what is added meanwhile comes last."""
+        order = {"base": base, "sort": "created", "direction": "asc"}
+        shown = [self._shown(pull) for pull in self.rows(path, {**query, **order}) if _is_against(pull, base)]
+        found = {pull.number: pull for pull in shown}
+        return [found[number] for number in sorted(found)]
 
     def _rules(self, branch: str) -> list[Mapping[str, object]]:
         answer = self.call("GET", f"/rules/branches/{quote(branch, safe='')}", query={"per_page": PAGE})
@@ -220,35 +155,6 @@ class GitHubApi(RestApi):
         state = "merged" if merged else text(pull, "state")
         url = f"{self.server}/{self.full_name}/pull/{number}"
         return PullRequest(number, text(head, "ref"), sha, state, one_line(text(pull, "title")), url)
-
-    def _known(self, url: str) -> HttpAnswer | None:
-        with self._lock:
-            return self._kept.get(url)
-
-    def _keep(self, url: str, told: HttpAnswer) -> None:
-        with self._lock:
-            self._kept.pop(url, None)
-            if told.status == HTTPStatus.OK and "etag" in told.headers and len(told.body) <= KEPT_SIZE:
-                self._kept[url] = told
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-
-
-def api_root(server: str) -> str:
-    """Where the API of a server begins: github.com and its kin have a host for it, an Enterprise Server a path."""
-    parts = urlsplit(server)
-    host = parts.hostname or ""
-    if host == "github.com" or host.endswith(".ghe.com"):
-        return f"{parts.scheme}://api.{parts.netloc}"
-    return f"{server}/api/v3"
-
-
-def _moment(text: str) -> datetime | None:
-    """Such as ``2026-12-31 23:59:59 UTC``; to the day is enough."""
-    try:
-        return datetime.strptime(text[:19], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 def _is_against(pull: Mapping[str, object], branch: str) -> bool:

@@ -2,9 +2,9 @@
 
 from orchestrator.forges.github import GitHubForge
 from orchestrator.forges.github_api import GitHubApi
-from orchestrator.forges.github_limits import Limits
 from orchestrator.forges.remote_git import RemoteGit
 from orchestrator.forges.remote_open import Lacks, RemoteForges, Server
+from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.git import Git

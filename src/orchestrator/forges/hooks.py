@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
-from orchestrator.forges.rest import Answer, RestApi, good, mapping, refusal
+from orchestrator.rest.api import Answer, RestApi, good, mapping, refusal
 
 PAGES = 20
 _SHUT = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)  # a private repository hides that it is there

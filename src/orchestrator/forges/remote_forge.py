@@ -18,7 +18,7 @@ from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.forge import PullRequest, PushCall
 from orchestrator.forges.remote_git import RemoteGit
-from orchestrator.forges.rest import Answer, refusal
+from orchestrator.rest.api import Answer, refusal
 from orchestrator.rules.quoting import as_words
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy

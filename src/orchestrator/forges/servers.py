@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from orchestrator.config.settings import Settings
 from orchestrator.forges.gitea_api import GiteaApi
 from orchestrator.forges.github_api import GitHubApi
-from orchestrator.forges.github_limits import Limits
 from orchestrator.forges.hooks import GITEA, GITHUB, Hooks
 from orchestrator.forges.remote_open import Server
+from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.http import Http
 

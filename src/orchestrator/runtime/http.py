@@ -11,6 +11,8 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.domain.errors import OutsideError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import httpx
 
 BODY_LIMIT = 1024 * 1024  # bytes; more than any answer we read
+_SAME_CLOCK_S = 2.0  # a header tells whole seconds, and is read a moment later
 
 
 class HttpFailed(OutsideError):
@@ -37,6 +40,15 @@ class HttpAnswer:
     def ok(self) -> bool:
         """True for 2xx."""
         return 200 <= self.status < 300
+
+
+def clock_ahead_s(answer: HttpAnswer, now: datetime) -> float | None:
+    """How far the sender's clock is ahead of ours, in seconds; None where it does not say."""
+    try:
+        ahead = (parsedate_to_datetime(answer.headers.get("date", "")) - now).total_seconds()
+    except (TypeError, ValueError):  # no date, or one without a zone
+        return None
+    return ahead if abs(ahead) > _SAME_CLOCK_S else 0.0
 
 
 class Http(Protocol):

@@ -12,14 +12,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode
 
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import OutsideError
 from orchestrator.rules.trailers import one_line, whole_number
 from orchestrator.runtime.clock import Clock
-from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed
+from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed, clock_ahead_s
 from orchestrator.trackers.plane_pace import Pace
 from orchestrator.trackers.tracker import TrackerAway
 
@@ -31,7 +30,6 @@ MESSAGE_LIMIT = 300  # characters of a server's words that are repeated
 REVOKED_S = 300.0  # how long a refused key is not tried again
 _NO_ANSWER_OF_ITS_OWN = frozenset({502, 503, 504})  # of a proxy before it
 _REFUSED = frozenset({401, 403})
-_SAME_CLOCK_S = 2.0  # a header tells whole seconds, and is read a moment later
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +166,13 @@ class PlaneServer:
                 f"{self.url} answered with {told.status}.", after_s=self._pace.failed(), hint=hint
             )
         self._pace.answered(whole_number(told.headers.get("x-ratelimit-remaining", "")))
-        self._compare_clocks(told.headers.get("date", ""))
+        if (ahead := clock_ahead_s(told, self._clock.utc())) is not None:
+            self.ahead_s = ahead
         try:
             body = json.loads(told.body) if told.body else None
         except (ValueError, RecursionError):  # an error of a proxy, or a body made to hurt
             return Answer(told.status, None, one_line(told.body[:MESSAGE_LIMIT].decode("utf-8", "replace")))
         return Answer(told.status, body, _said(body))
-
-    def _compare_clocks(self, date: str) -> None:
-        try:
-            theirs = parsedate_to_datetime(date)
-            ahead = (theirs - self._clock.utc()).total_seconds()
-        except (TypeError, ValueError):  # no date, or one without a zone
-            return
-        self.ahead_s = ahead if abs(ahead) > _SAME_CLOCK_S else 0.0
 
 
 def good(answer: Answer, what: str) -> Answer:

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.forges.gitea_api import PAGE, PAGES, GiteaApi
-from orchestrator.forges.rest import refusal
+from orchestrator.rest.api import refusal
 from tests.unit.forges.answering import Answering, answered
 
 SHA = "a" * 40

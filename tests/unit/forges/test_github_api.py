@@ -6,9 +6,10 @@ import pytest
 
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable
-from orchestrator.forges.github_api import KEPT, PAGES, GitHubApi, api_root
-from orchestrator.forges.github_limits import MOST_S, Limits
-from orchestrator.forges.rest import refusal
+from orchestrator.forges.github_api import GitHubApi
+from orchestrator.rest.api import refusal
+from orchestrator.rest.github import KEPT, PAGES, api_root
+from orchestrator.rest.github_limits import MOST_S, Limits
 from orchestrator.runtime.http import HttpAnswer
 from tests.clock import FakeClock
 from tests.unit.forges.answering import Answering, answered
@@ -80,7 +81,7 @@ def test_what_is_no_list_is_none(body: Any) -> None:
 
 def test_a_list_without_an_end_is_given_up() -> None:
     endless = Asked(answered(200, [PULL], link='<https://evil.example/2>; rel="next"'))
-    with pytest.raises(AuthorityUnreachable, match="too many"):
+    with pytest.raises(AuthorityUnreachable, match="more for /pulls than is read"):
         endless.api.opened("main")
     assert len(endless.server.asked) == PAGES
     assert all(

@@ -13,10 +13,21 @@ from http import HTTPStatus
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.rules.trailers import whole_number
 from orchestrator.runtime.clock import Clock
-from orchestrator.runtime.http import HttpAnswer
+from orchestrator.runtime.http import HttpAnswer, clock_ahead_s
 
 LEAST_S, MOST_S = 60.0, 3600.0  # where it asks for silence and does not say for how long: doubled each time
 _WORDS = (b"rate limit", b"abuse detection")
+
+
+class Silenced(AuthorityUnreachable):
+    """GitHub limits us: nothing is sent for so many seconds."""
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__(
+            f"GitHub limits our requests; it is asked again in {after_s:.0f} s.",
+            hint="Nothing has to be done. Does something else use the token, too?",
+        )
+        self.after_s = after_s
 
 
 class Limits:
@@ -31,17 +42,21 @@ class Limits:
     def ask(self, send: Callable[[], HttpAnswer]) -> HttpAnswer:
         """Send a request, unless there is to be silence.
 
-        :raises AuthorityUnreachable: there is, or the answer asks for it.
+        :raises Silenced: there is, or the answer asks for it.
         """
         with self._lock:
             left = self._until - self._clock.boottime()
         if left > 0:
-            raise _silent(left)
+            raise Silenced(left)
         told = send()
         wait = self._heard(told)
         if _refused(told):
-            raise _silent(wait)
+            raise Silenced(wait)
         return told
+
+    def ahead_s(self, told: HttpAnswer) -> float | None:
+        """How far the server's clock is ahead of ours, in seconds; None where it does not say."""
+        return clock_ahead_s(told, self._clock.utc())
 
     def _heard(self, told: HttpAnswer) -> float:
         """Note what the server asks for; seconds, 0 for none."""
@@ -83,10 +98,3 @@ def _time(headers: Mapping[str, str], clock: Clock) -> float:
     except ValueError:
         return clock.utc().timestamp()
     return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
-
-
-def _silent(seconds: float) -> AuthorityUnreachable:
-    return AuthorityUnreachable(
-        f"GitHub limits our requests; it is asked again in {seconds:.0f} s.",
-        hint="Nothing has to be done. Does something else use the token, too?",
-    )

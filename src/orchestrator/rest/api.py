@@ -1,4 +1,4 @@
-"""One repository behind a server's JSON API over HTTP: what its requests and answers have in common at every forge.
+"""One repository behind a server's JSON API over HTTP: what its requests and answers have in common everywhere.
 
 Must hold: every request ends within its time and every answer within its size; the token goes to the configured server
 alone, for redirects are not followed; what is answered is hostile data until it has been read field by field.
@@ -26,6 +26,14 @@ ANSWER_LIMIT = 8 * 1024 * 1024  # bytes; a page of pull requests with long texts
 MESSAGE_LIMIT = 300  # characters of a server's words that are repeated
 _MOVED = range(300, 400)
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+class Moved(AuthorityUnreachable):
+    """The server points to another address, which nobody follows: the token would go there, too."""
+
+
+class TokenRefused(AuthorityUnreachable):
+    """The server does not know our token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +133,12 @@ class RestApi(ABC):
     def _read(self, told: HttpAnswer) -> Answer:
         if told.status in _MOVED:
             to = plain(told.headers.get("location", "another address"))
-            raise AuthorityUnreachable(
+            raise Moved(
                 f"{self.server}/{self.full_name} is not there any more: the server points to {to}.",
                 hint="Was the repository renamed? Give it its old name back; its tasks then go on.",
             )
         if told.status == HTTPStatus.UNAUTHORIZED:
-            raise AuthorityUnreachable(
+            raise TokenRefused(
                 f"{self.server} refuses our token.", hint=f"Was it revoked? Set {self.token_setting} anew."
             )
         try:
@@ -179,7 +187,7 @@ def plain(text: str) -> str:
 def mapping(value: object) -> Mapping[str, object]:
     """An object that has to be there."""
     if not isinstance(value, dict):
-        raise AuthorityUnreachable("The forge answered what its documentation does not say.")
+        raise AuthorityUnreachable("The server answered what its documentation does not say.")
     return value
 
 
@@ -187,7 +195,7 @@ def text(of: Mapping[str, object], name: str) -> str:
     """A text that has to be there."""
     value = of.get(name)
     if not isinstance(value, str):
-        raise AuthorityUnreachable(f"The forge answered without {name}.")
+        raise AuthorityUnreachable(f"The server answered without {name}.")
     return value
 
 

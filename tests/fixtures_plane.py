@@ -10,8 +10,8 @@ from orchestrator.played.plane import FakePlane, Project
 from orchestrator.played.plane.server import KEY
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.http import SystemHttp
+from orchestrator.trackers.pace import Pace
 from orchestrator.trackers.plane_api import PlaneServer
-from orchestrator.trackers.plane_pace import Pace
 from orchestrator.trackers.plane_project import PlaneProject
 
 

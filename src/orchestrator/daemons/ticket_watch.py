@@ -265,8 +265,8 @@ class TicketWatch:
                 last = f"the last came at {now.heard_at}" if now.heard_at else "none has ever come"
                 text = (
                     f"No webhook of {now.location} tells of {now.repo} any more: {last}, and something has changed at "
-                    f"{now.changed_at}. Is the webhook there still active? Plane switches it off when we do not "
-                    f"answer. Until then tickets are read every {self._every_s:g} s."
+                    f"{now.changed_at}. Is the webhook there still active? {self._source.why_silent} "
+                    f"Until then tickets are read every {self._every_s:g} s."
                 )
                 alerts.call(tx, text, "webhooks", now.repo, now.changed_at)
             elif not silent and now.told == tickets.SILENT and tickets.tell(tx, now.repo, None):

@@ -2,7 +2,7 @@
 
 Must hold: every request ends within its time and every answer within its size; the key goes to the configured server
 alone, for redirects are not followed, and is in no error; what is answered is hostile data until it has been read field
-by field. All calls with a key share one :class:`~orchestrator.trackers.plane_pace.Pace`.
+by field. All calls with a key share one :class:`~orchestrator.trackers.pace.Pace`.
 
 On failure: ``TrackerAway`` where the server as a whole takes nothing now; a refusal is an :class:`Answer`.
 """
@@ -19,7 +19,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.rules.trailers import one_line, whole_number
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed, clock_ahead_s
-from orchestrator.trackers.plane_pace import Pace
+from orchestrator.trackers.pace import Pace
 from orchestrator.trackers.tracker import TrackerAway
 
 TIMEOUT_S = 10.0

@@ -15,9 +15,9 @@ from orchestrator.domain.task import Task
 from orchestrator.rules.trailers import one_line
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.http import Http
+from orchestrator.trackers.pace import Pace
 from orchestrator.trackers.plane import NAME, ShownAs
 from orchestrator.trackers.plane_api import PlaneServer, good, text
-from orchestrator.trackers.plane_pace import Pace
 from orchestrator.trackers.plane_project import PlaneProject
 from orchestrator.trackers.plane_records import identifier
 from orchestrator.trackers.plane_source import Marks, PlaneTickets
@@ -57,6 +57,7 @@ class PlaneProjects:
 
     name = NAME
     letters_as = f"{NAME}-read"
+    why_silent = "Plane switches it off when we do not answer."
 
     def __init__(
         self, database: Database, access: PlaneAccess, marks: Marks, http: Http, clock: Clock

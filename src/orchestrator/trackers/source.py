@@ -84,6 +84,7 @@ class TicketSource(Protocol):
 
     name: str
     letters_as: str  # the inbox's name for what was read there
+    why_silent: str  # why its webhooks may have ended, in a sentence for people
 
     def of(self, known: TrackerProject) -> TicketProject:
         """A project that is connected.

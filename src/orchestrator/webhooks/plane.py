@@ -11,37 +11,28 @@ has taken back by moving the ticket on, is recorded and answered, not applied (l
 
 from collections.abc import Container
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-from orchestrator.db import events, inbox, mail, tasks, tickets
+from orchestrator.db import inbox, tasks, tickets
 from orchestrator.db.database import Tx
 from orchestrator.db.inbox import Delivery
 from orchestrator.db.tickets import TrackerProject
-from orchestrator.domain.event import EventType
-from orchestrator.domain.lease import Actor
-from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Signal, Task
+from orchestrator.domain.task import Task
 from orchestrator.rules.transitions import APPROVED, CONFIRM_DEPLOY
-from orchestrator.runtime.clock import parse_stamp
-from orchestrator.stage_engine.answers import refusal
-from orchestrator.stage_engine.signals import CANCEL, REJECT, RETRY
-from orchestrator.webhooks import fields
+from orchestrator.stage_engine.signals import CANCEL
+from orchestrator.webhooks import fields, words
+from orchestrator.webhooks.asking import OURS, have_read
 from orchestrator.webhooks.comments import Command, command_in
 from orchestrator.webhooks.envelope import Envelope
-from orchestrator.webhooks.fields import MalformedDelivery
 from orchestrator.webhooks.handler import Handled
+from orchestrator.webhooks.words import Word
 
 TRACKER = "plane"
 READ = "plane-read"  # the source of what was read at Plane itself
-SOON_S = 5.0  # a project that sends much is read no more often than that
 TICKETS = ("issue", "issue_comment")
 STATE_FIELDS = frozenset({"state", "state_id"})  # by the API, by a person's page
-CLOCKS_DIFFER = timedelta(seconds=5)  # between Plane's host and ours, at the most
 NOT_OURS = Handled("about no task of ours")
 NOTHING = Handled("nothing to do")
-OURS = Handled("our own doing")
-ASKED = Handled("Plane is asked what is true")
-APPROVALS = {Stage.ANALYSIS: APPROVED, Stage.DEPLOY_STAGING: CONFIRM_DEPLOY}
+NOBODY_KNOWN = "ORCH_PLANE_USER is not set, so that our own doing cannot be told from a person's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +41,6 @@ class PlaneStates:
 
     approved: Container[str]
     confirm_deploy: Container[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """What a person has said, before it is known whether it counts."""
-
-    kind: str
-    person: str
-    said_at: str
-    reason: str = ""
-    sha: str | None = None
 
 
 class PlaneHandler:
@@ -99,7 +79,8 @@ class PlaneHandler:
         """See :class:`~orchestrator.webhooks.handler.WebhookHandler`."""
         place = self._connected(tx, delivery, task)
         if place is not None:
-            return self._hint(tx, delivery, task, place)
+            ours = _actor(delivery.payload) in {place.our_user, self._known_user} - {None, ""}
+            return have_read(tx, place, task, ours=ours)
         if delivery.kind not in TICKETS:
             return NOTHING
         if task is None:
@@ -121,18 +102,6 @@ class PlaneHandler:
             return tickets.project(tx, TRACKER, fields.clean(named)[: fields.ID_LIMIT])
         return tickets.project_of(tx, task.repo) if task is not None else None
 
-    def _hint(self, tx: Tx, delivery: Delivery, task: Task | None, place: TrackerProject) -> Handled:
-        """Have the ticket read, or its project where that may have become ours to work on."""
-        tickets.heard(tx, place.repo)
-        if _actor(delivery.payload) in {place.our_user, self._known_user} - {None, ""}:
-            return OURS
-        if task is None or task.stage.terminal:
-            tickets.soon(tx, place.repo, SOON_S)
-        if task is not None and task.external_id and not tickets.hint(tx, TRACKER, task.external_id):
-            tickets.take(tx, TRACKER, task.external_id, place.repo, task.created_at)
-            tickets.hint(tx, TRACKER, task.external_id)
-        return ASKED
-
     def _user(self, delivery: Delivery) -> str:
         return fields.text(delivery.payload, "our_user") if self.source == READ else self._known_user
 
@@ -140,8 +109,8 @@ class PlaneHandler:
         payload = delivery.payload
         action = fields.text(payload, "action")
         if action == "deleted":
-            word = _Word(CANCEL, _person(payload), "", "the ticket was deleted")
-            return self._try_advance_stage(tx, delivery, task, word)
+            word = Word(CANCEL, _person(payload), "", "the ticket was deleted")
+            return self._take(tx, delivery, task, word)
         if action != "updated" or fields.text(payload, "activity", "field") not in STATE_FIELDS:
             return NOTHING
         value = fields.identifier(payload, "activity", "new_value")
@@ -150,8 +119,8 @@ class PlaneHandler:
         if meant is None:
             return NOTHING
         if self._moved_on(tx, delivery, value, said_at):
-            return self._refuse(tx, delivery, task, meant, "the ticket has been moved on since")
-        return self._try_advance_stage(tx, delivery, task, meant)
+            return words.refuse(tx, delivery, task, meant, "the ticket has been moved on since")
+        return self._take(tx, delivery, task, meant)
 
     def _moved_on(self, tx: Tx, delivery: Delivery, value: str, said_at: str) -> bool:
         """Whether somebody has thought better of it. What we do to the ticket ourselves takes nobody's word back; where
@@ -164,7 +133,7 @@ class PlaneHandler:
         by_others = [move for move in later if not user or move.actor != user]
         return now not in (value, *ours) or any(move.value != value for move in by_others)
 
-    def _meaning(self, payload: object, value: str, said_at: str) -> _Word | None:
+    def _meaning(self, payload: object, value: str, said_at: str) -> Word | None:
         """What a state says. Its name is that of ``data``, which may already be of a later move: then the id counts."""
         same = fields.text(payload, "data", "state", "id") == value
         name = fields.text(payload, "data", "state", "name") if same else ""
@@ -175,69 +144,32 @@ class PlaneHandler:
             (CONFIRM_DEPLOY, self._states.confirm_deploy),
         ):
             if any(one in states for one in said):
-                return _Word(kind, person, said_at)
+                return Word(kind, person, said_at)
         if same and fields.text(payload, "data", "state", "group") == "cancelled":
-            return _Word(CANCEL, person, said_at, f"the ticket was moved to {name}")
+            return Word(CANCEL, person, said_at, f"the ticket was moved to {name}")
         return None
 
     def _comment(self, tx: Tx, delivery: Delivery, task: Task) -> Handled:
         asked = delivery.said
         if not isinstance(asked, Command):
             return NOTHING
-        word = self._asked(delivery, asked)
+        said_at = _moment(delivery.payload, "created_at")
+        word = words.asked_for(delivery, asked, _person(delivery.payload), said_at)
         if asked.work_item is not None and asked.work_item != task.work_item:
-            return self._refuse(tx, delivery, task, word, f"this ticket is {task.work_item}")
-        return self._try_advance_stage(tx, delivery, task, word)
+            return words.refuse(tx, delivery, task, word, f"this ticket is {task.work_item}")
+        return self._take(tx, delivery, task, word)
 
-    def _asked(self, delivery: Delivery, asked: Command) -> _Word:
-        person, said_at = _person(delivery.payload), _moment(delivery.payload, "created_at")
-        approval = APPROVALS.get(delivery.stage, APPROVED) if delivery.stage else APPROVED
-        kind = {"approve": approval, "reject": REJECT, "cancel": CANCEL, "retry": RETRY}[asked.verb]
-        return _Word(kind, person, said_at, asked.reason, asked.sha)
-
-    def _try_advance_stage(self, tx: Tx, delivery: Delivery, task: Task, word: _Word) -> Handled:
-        """Leave the word for whoever next owns the task; he compares it with what is true then. Moves nothing."""
-        if word.kind == CANCEL and task.stage.terminal:
-            return Handled("the task has ended")  # nothing to answer: that is what was wanted
-        why = self._why_not(delivery, task, word)
-        if why is not None:
-            return self._refuse(tx, delivery, task, word, why)
-        if delivery.stage is None or delivery.round is None:
-            raise MalformedDelivery("The delivery is bound to no stage.")
-        signal = Signal(word.kind, delivery.stage, delivery.round, delivery.subject, word.person, word.reason)
-        mail.receive(tx, task, signal, source=TRACKER, dedup_key=f"{TRACKER}:word:{delivery.inbox_id}")
-        data = {"signal": word.kind, "person": word.person, "reason": word.reason, "via": TRACKER}
-        events.append(tx, EventType.SIGNAL_RECEIVED, Actor.WEBHOOK, task=task, data=data)
-        return Handled(f"stored as {word.kind}", (task.id,))
-
-    def _why_not(self, delivery: Delivery, task: Task, word: _Word) -> str | None:
-        if task.stage.terminal:
-            return f"{task.work_item} has ended ({task.stage})"
-        if word.kind == CANCEL:
-            return None  # asks for nothing that could go wrong, and is about no commit
-        if not self._user(delivery):
-            return "ORCH_PLANE_USER is not set, so that our own doing cannot be told from a person's"
-        if word.sha is not None and not (delivery.subject or "").startswith(word.sha):
-            return f"{(delivery.subject or 'nothing')[:12]} was on show, not {word.sha[:12]}"
-        shown = (task.stage, task.round) == (delivery.stage, delivery.round)
+    def _take(self, tx: Tx, delivery: Delivery, task: Task, word: Word) -> Handled:
         ahead = fields.at(delivery.payload, "ahead_s") if self.source == READ else None
-        by_our_clock = timedelta(seconds=-ahead if isinstance(ahead, int | float) else 0) + CLOCKS_DIFFER
-        if shown and task.hold_since and _parsed(word.said_at) + by_our_clock < parse_stamp(task.hold_since):
-            return f"it was given at {word.said_at}, before what is on show now"
-        return None
-
-    def _refuse(self, tx: Tx, delivery: Delivery, task: Task, word: _Word, why: str) -> Handled:
-        """Recorded and answered, not applied (law 7)."""
-        data = {
-            "signal": word.kind,
-            "person": word.person,
-            "reason": word.reason,
-            "outcome": refusal(why),
-        }
-        events.append(tx, EventType.SIGNAL_REFUSED, Actor.WEBHOOK, task=task, data=data)
-        text = f"{word.kind} by {word.person} was not applied: {why}."
-        mail.send(tx, "tracker.comment", f"answer:{delivery.inbox_id}", {"text": text}, task_id=task.id)
-        return Handled(refusal(why))
+        return words.take(
+            tx,
+            delivery,
+            task,
+            word,
+            via=TRACKER,
+            ahead_s=ahead if isinstance(ahead, int | float) else 0.0,
+            objection=None if self._user(delivery) else NOBODY_KNOWN,
+        )
 
 
 def _actor(payload: object) -> str:
@@ -251,13 +183,5 @@ def _person(payload: object) -> str:
 
 def _moment(payload: object, name: str) -> str:
     said = fields.text(payload, "data", name)
-    _parsed(said)
+    words.parsed(said)
     return said
-
-
-def _parsed(said: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(said)
-    except ValueError as error:
-        raise MalformedDelivery("The delivery does not say when it was.") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,6 +1,6 @@
 """One limit for all that is done with a key: kept, shared, and told to whoever comes too early."""
 
-from orchestrator.trackers.plane_pace import FIRST_PAUSE_S, MAX_PAUSE_S, RESERVE, Pace
+from orchestrator.trackers.pace import FIRST_PAUSE_S, MAX_PAUSE_S, RESERVE, Pace
 from tests.clock import FakeClock
 
 

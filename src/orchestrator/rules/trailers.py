@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.ids import WorkItem
+from orchestrator.rules.quoting import without_references
 
 TASK = "Orch-Task"
 NONCE = "Orch-Nonce"
@@ -32,7 +33,9 @@ def candidate_message(work_item: WorkItem, title: str, nonce: str, installation:
     for key, value in values.items():
         if not _VALUE.fullmatch(value):
             raise InvariantError(f"{value!r} cannot be the value of {key}.")
-    subject = f"Merge {work_item}: {one_line(title)}".rstrip(": ")[:SUBJECT_LIMIT].rstrip()
+    subject = f"Merge {work_item}: {without_references(one_line(title))}".rstrip(": ")[
+        :SUBJECT_LIMIT
+    ].rstrip()
     return "\n".join([subject, "", *(f"{key}: {value}" for key, value in values.items()), ""])
 
 

@@ -20,6 +20,7 @@ from orchestrator.effects.image import of_config
 from orchestrator.gates.coverage_gate import measured_percent
 from orchestrator.images.store import ImageStore
 from orchestrator.repo_config.records import EnvironmentConfig
+from orchestrator.rules.quoting import without_references
 from orchestrator.rules.transitions import (
     IMAGE,
     MERGE,
@@ -95,7 +96,7 @@ class Plans:
         return Plan(EffectName.PUSH, f"candidate:{candidate.sha}", candidate.fence, carried, of_m=True)
 
     def _open_pr(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
-        title = f"{at.task.work_item}: {at.task.title}"[:250]
+        title = f"{at.task.work_item}: {without_references(at.task.title)}"[:250]
         carried: dict[str, object] = {
             "repo": at.task.repo,
             "branch": branch_of(at),

@@ -69,3 +69,8 @@ def test_only_the_last_paragraph_counts_when_we_look_for_ours() -> None:
     assert trailers("Orch-Nonce: n1") == {}
     assert trailers("Fix\n\nOrch-Nonce: n1\nno trailer") == {}
     assert trailers("Fix\n\nA: b\nC:d\n\n") == {"A": "b", "C": "d"}
+
+
+def test_a_title_closes_no_ticket_where_the_candidate_lands() -> None:
+    message = candidate_message(ITEM, "closes #5", "n1", "i1", 42)
+    assert message.splitlines()[0] == "Merge ORCH-7: closes # 5"

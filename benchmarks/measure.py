@@ -4,14 +4,12 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-from benchmarks.bare import BareSql
-from benchmarks.database import MOVERS, movers, refill
-from benchmarks.product import Product
+from benchmarks.database import MOVERS
 from orchestrator.domain.ids import TaskId
 
 Figure = tuple[int, float]  # operations, seconds
@@ -37,35 +35,22 @@ class Samples:
         return statistics.median(one / other for one, other in pairs)
 
 
-def compare(path: Path, reference: Path, *, rounds: int, seconds: float, turns: int = TURNS) -> Samples:
-    """Measure everything on ``path``, and the product once more on ``reference``, turn by turn in small slices."""
+def alternate(
+    kinds: Mapping[str, Callable[[], Figure]], rounds: int, turns: int, probe: Callable[[], Figure]
+) -> Samples:
+    """Measure each kind in every round, turn by turn in small slices; ``probe``: what the disk allows, once a round."""
     samples = Samples()
-    bare, product, small = BareSql(path), Product(path), Product(reference)
-    tasks, small_tasks, slice_ = movers(path), movers(reference), seconds / turns
-    kinds: dict[str, Callable[[], Figure]] = {
-        "bare transition": lambda: alone(bare.transition, tasks, slice_),
-        "transition": lambda: alone(product.transition, tasks, slice_),
-        REFERENCE + "transition": lambda: alone(small.transition, small_tasks, slice_),
-        "sixteen": lambda: together(product.transition, tasks, slice_),
-        "bare claim": lambda: until_empty(bare.claim_and_finish, path, slice_),
-        "claim": lambda: until_empty(product.claim_and_finish, path, slice_),
-        REFERENCE + "claim": lambda: until_empty(small.claim_and_finish, reference, slice_),
-    }
-    try:
-        for number in range(rounds + 1):
-            totals = dict.fromkeys(kinds, (0, 0.0))
-            for turn in range(turns):
-                for kind in kinds if turn % 2 else reversed(kinds):
-                    done, spent = kinds[kind]()
-                    totals[kind] = (totals[kind][0] + done, totals[kind][1] + spent)
-            for kind, (done, spent) in totals.items():
-                if number:  # the first round warms the caches
-                    samples.add(kind, done / spent)
-            done, spent = fsyncs(path.parent, slice_)
-            samples.add("fsync", done / spent)
-    finally:
-        for each in (bare, product, small):
-            each.close()
+    for number in range(rounds + 1):
+        totals = dict.fromkeys(kinds, (0, 0.0))
+        for turn in range(turns):
+            for kind in kinds if turn % 2 else reversed(kinds):
+                done, spent = kinds[kind]()
+                totals[kind] = (totals[kind][0] + done, totals[kind][1] + spent)
+        for kind, (done, spent) in totals.items():
+            if number:  # the first round warms the caches
+                samples.add(kind, done / spent)
+        done, spent = probe()
+        samples.add("fsync", done / spent)
     return samples
 
 
@@ -96,9 +81,8 @@ def together(transition: Callable[[TaskId], None], tasks: list[TaskId], seconds:
     return sum(counts), time.perf_counter() - start
 
 
-def until_empty(claim_and_finish: Callable[[], bool], path: Path, seconds: float) -> Figure:
-    """Jobs claimed and finished by one worker; shorter than ``seconds`` where the queue, filled anew, runs dry."""
-    refill(path)
+def drain(claim_and_finish: Callable[[], bool], seconds: float) -> Figure:
+    """Jobs claimed and finished by one worker; shorter than ``seconds`` where the queue runs dry."""
     done, start = 0, time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds:
         if not claim_and_finish():

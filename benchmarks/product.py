@@ -1,11 +1,10 @@
 """The product's own way: ownership, epochs, grouped commits, typed rows; the functions that every actor calls."""
 
 from itertools import count
-from pathlib import Path
 
 from orchestrator.db import events, jobs, leases, mail, tasks
+from orchestrator.db.database import Database
 from orchestrator.db.jobs import NewJob
-from orchestrator.db.sqlite import SqliteDatabase
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, TaskId, TransitionId
 from orchestrator.domain.job import JobKind, JobStatus
@@ -24,10 +23,10 @@ TERM_S = 24 * 3600.0  # nobody renews it: longer than any measurement
 class Product:
     """One process of the product, without its daemons."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, database: Database) -> None:
         clock, entropy, processes = SystemClock(), SystemEntropy(), SystemProcesses()
         self._boot_id = BootId(entropy.token())
-        self._database = SqliteDatabase(path, clock=clock)
+        self._database = database
         term = Term(clock, TERM_S)
         term.renew(clock.boottime())
         self._ownership = Ownership(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from benchmarks.database import fill
+from benchmarks.files import fill
 
 SIZES = (1_000, 1_000_000)
 SHORT_SIZES = (100,)

@@ -1,6 +1,7 @@
 """A real PostgreSQL, from the binaries that lie in a wheel of the test dependencies, on a unix socket only.
 
-It syncs nothing: nobody here pulls the plug. It dies with the process that started it, whatever ends that.
+It syncs nothing unless it is told to: nobody here pulls the plug. It dies with the process that started it, whatever
+ends that.
 """
 
 import fcntl
@@ -14,7 +15,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +116,7 @@ class PostgresServer:
     folder: Path
     installation: Path
     process: "subprocess.Popen[bytes]"
+    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
     migrated: str = "migrated"
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -172,14 +174,22 @@ def _fresh_cluster(folder: Path, installation: Path) -> Path:
     return data
 
 
-def start_postgres(folder: Path) -> PostgresServer:
-    """A server in a folder of its own."""
+def start_postgres(folder: Path, settings: Mapping[str, str] = SETTINGS) -> PostgresServer:
+    """A server in a folder of its own, on the data that an earlier one has left there."""
     installation = binaries()
     _give_to_nobody(folder)
     if os.getuid() == 0 and not for_everybody(installation / "bin"):
-        installation = Path(shutil.copytree(installation, folder / "installation", symlinks=True))
-    _fresh_cluster(folder, installation)
-    server = PostgresServer(folder, installation, _process(folder, installation))
+        copy = folder / "installation"
+        if not copy.exists():
+            shutil.copytree(installation, folder / "copying", symlinks=True, dirs_exist_ok=True)
+            (folder / "copying").rename(copy)
+        installation = copy
+    made = folder / "made"
+    if not made.exists():
+        shutil.rmtree(folder / "data", ignore_errors=True)
+        _fresh_cluster(folder, installation)
+        made.touch()
+    server = PostgresServer(folder, installation, _process(folder, installation, settings), settings)
     _wait_for(server)
     return server
 
@@ -188,13 +198,13 @@ def crash_postgres(server: PostgresServer) -> None:
     """End it as a crash would, without a word to whoever is connected, and start it on what it has kept."""
     server.process.send_signal(signal.SIGQUIT)
     server.process.wait(60)
-    server.process = _process(server.folder, server.installation)
+    server.process = _process(server.folder, server.installation, server.settings)
     _wait_for(server)
 
 
-def _process(folder: Path, installation: Path) -> "subprocess.Popen[bytes]":
-    settings = {**SETTINGS, "unix_socket_directories": str(folder)}
-    options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+def _process(folder: Path, installation: Path, settings: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    said = {**settings, "unix_socket_directories": str(folder)}
+    options = [part for key, value in said.items() for part in ("-c", f"{key}={value}")]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             _as_nobody(installation / "bin/postgres", "-D", folder / "data", *options),

@@ -3,10 +3,27 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.bare import BareSqlite, Params
+from benchmarks.files import Files, FileStore
+from benchmarks.product import Product
+from orchestrator.db.database import Database, Row, Tx
 
 ROOT = Path(__file__).parents[3]
-RATIOS = ("one actor", "sixteen actors", "claim + finish", "transition growth", "claim growth")
+RATIOS = (
+    "one actor",
+    "sixteen actors",
+    "claim + finish",
+    "four processes",
+    "transition growth",
+    "claim growth",
+)
 
 
 def bench(folder: Path, *args: str) -> str:
@@ -32,10 +49,97 @@ def test_the_short_form_reports_ratios_and_goes_on_where_it_was(tmp_path: Path) 
     assert "| finished tasks | one actor |" in first
     assert "Medians of ratios to bare SQL" in first
     assert first.count("rounds …") == 2
-    (tmp_path / "samples-100-2-0.05.json").unlink()  # as after a run that was broken off
+    (tmp_path / "samples-sqlite-100-2-0.05.json").unlink()  # as after a run that was broken off
     again = bench(tmp_path, "--json", str(tmp_path / "again.json"))
     assert again.count("rounds …") == 1
     assert json.loads((tmp_path / "again.json").read_text(encoding="utf-8"))["sizes"][1] == stored["sizes"][1]
+
+
+@pytest.mark.long
+def test_postgresql_is_measured_the_same_way(tmp_path: Path) -> None:
+    """A server of the benchmark's own, which has ended when the command has."""
+    said = bench(tmp_path, "--database", "postgres")
+    stored = json.loads((tmp_path / "results-postgres.json").read_text(encoding="utf-8"))
+    assert stored["database"].startswith("PostgreSQL ")
+    for size in stored["sizes"]:
+        assert all(isinstance(size[name], float) for name in RATIOS)
+        assert all(rate > 0 for rate in size["per second"].values())
+    assert "sixteen actors ≥ 1.4 of one bare connection" in said
+
+
+class Said:
+    """A transaction that notes what it is asked."""
+
+    def __init__(self, tx: Tx, names: list[str]) -> None:
+        self._tx = tx
+        self._names = names
+
+    def execute(self, name: str, /, **params: object) -> int:
+        self._names.append(name)
+        return self._tx.execute(name, **params)
+
+    def one(self, name: str, /, **params: object) -> Row | None:
+        self._names.append(name)
+        return self._tx.one(name, **params)
+
+    def all(self, name: str, /, **params: object) -> Sequence[Row]:
+        self._names.append(name)
+        return self._tx.all(name, **params)
+
+
+class Listened:
+    """A database that notes what is written in each transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.said: list[list[str]] = []
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        with self._database.write() as tx:
+            self.said.append([])
+            yield Said(tx, self.said[-1])
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        with self._database.read() as tx:
+            yield tx
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class ListenedBare(BareSqlite):
+    """A bare connection that notes the same."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.said: list[list[str]] = []
+
+    def begin(self) -> None:
+        super().begin()
+        self.said.append([])
+
+    def run(self, name: str, params: Params) -> Any:
+        self.said[-1].append(name)
+        return super().run(name, params)
+
+
+def test_the_yardstick_says_what_the_product_says_in_the_same_transactions(tmp_path: Path) -> None:
+    store = Files(tmp_path, tmp_path).prepared(1)
+    assert isinstance(store, FileStore)
+    listened = Listened(store.open())
+    product, bare = Product(listened), ListenedBare(store.path)
+    for _ in range(2):  # the first job of a stage and its agent enters a lane
+        product.transition(store.movers()[0])
+    listened.said.clear()
+    for each in (product, bare):
+        each.transition(store.movers()[0])
+        assert each.claim_and_finish()
+    assert len(bare.said) == 4
+    assert listened.said == bare.said
+    product.close()
+    bare.close()
 
 
 def test_the_profile_names_the_seam(tmp_path: Path) -> None:

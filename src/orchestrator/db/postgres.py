@@ -14,18 +14,17 @@ from contextlib import contextmanager, suppress
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow
-from psycopg_pool import ConnectionPool, PoolClosed
+from psycopg_pool import PoolClosed
 
 from orchestrator.db.database import Row
 from orchestrator.db.postgres_connection import (
     NOTHING_STORED,
     check,
     connecting,
-    conninfo_of,
     database_error,
     server_of,
-    settings,
 )
+from orchestrator.db.postgres_pool import Connection, Connections
 from orchestrator.db.postgres_text import text_of
 from orchestrator.domain.errors import ConstraintRefused, DatabaseError, InvariantError
 from orchestrator.runtime.clock import Clock, stamp
@@ -41,8 +40,6 @@ BEGIN_WRITE = (
     "SET LOCAL idle_in_transaction_session_timeout = {idle_ms:d}"
 )
 UNKNOWN = "Whether this step was stored is not known yet; it is looked up before it is tried again."
-
-Connection = psycopg.Connection[DictRow]
 
 
 class PostgresTx:
@@ -103,15 +100,12 @@ class PostgresDatabase:
         self._begin_write = BEGIN_READ if readonly else BEGIN_WRITE.format(idle_ms=int(idle_s * 1000))
         with connecting(url) as first:  # the pool would only say that nobody answered in time
             check(first, self._server)
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            conninfo_of(url),
-            kwargs=settings(),
-            min_size=1,
-            max_size=max_connections,
-            timeout=POOL_WAIT_S,
-            configure=lambda connection: check(connection, self._server),
+        self._connections = Connections(
+            url,
             name=f"orch {self._server}",
-            open=True,
+            most=max_connections,
+            wait_s=POOL_WAIT_S,
+            configure=lambda connection: check(connection, self._server),
         )
 
     @contextmanager
@@ -139,7 +133,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close every connection; one in use is closed when it is given back."""
-        self._pool.close()
+        self._connections.close()
 
     def _begin(self, begin: str) -> Connection:
         """A connection inside a fresh transaction. One that the server has closed meanwhile, at its restart for
@@ -162,7 +156,7 @@ class PostgresDatabase:
 
     def _connection(self) -> Connection:
         try:
-            return self._pool.getconn()
+            return self._connections.take()
         except PoolClosed as error:
             raise DatabaseError("The database has been closed.") from error
         except psycopg.Error as error:
@@ -182,8 +176,8 @@ class PostgresDatabase:
         self._waypoints.reach("db.after_commit", members=1)
 
     def _give_back(self, connection: Connection) -> None:
-        """End what is still open; the pool throws a broken connection away."""
+        """End what is still open; a broken connection is thrown away."""
         if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             with suppress(psycopg.Error):
                 connection.execute(b"ROLLBACK", prepare=False)
-        self._pool.putconn(connection)
+        self._connections.give_back(connection)

@@ -10,6 +10,7 @@ from typing import Protocol
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.ids import RepoName
 from orchestrator.forges.forge import Forge
+from orchestrator.forges.others import Others
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import publish_exclusive
 from orchestrator.workspace.clone import Clone
@@ -29,6 +30,7 @@ class Place:
     forge: Forge
     clone: Clone
     workspaces: Workspaces
+    others: Others | None = None  # whose checks and reviews the forge shows; None at a local forge
 
 
 class Places(Protocol):

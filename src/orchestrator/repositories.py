@@ -19,6 +19,7 @@ from orchestrator.forges.forge import Forge
 from orchestrator.forges.git_access import SETTINGS, GitAccess
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
+from orchestrator.forges.others import Others
 from orchestrator.forges.remote_open import RemoteForges
 from orchestrator.places import Folders, Place
 from orchestrator.rules.names import usable_prefix, usable_repository_name
@@ -180,9 +181,10 @@ class Repositories:
         root = self._folders.home / "repos" / known.name
         forge: Forge
         access: GitAccess | None = None
+        others: Others | None = None
         if server := self._servers.get(known.forge):
             forge = remote = server.open(known.name, known.location, self._folders.mirror(known.name))
-            access = remote.git.mirror.access
+            access, others = remote.git.mirror.access, remote.others
         else:
             forge = self._local(known)
         clone = Clone(
@@ -195,7 +197,8 @@ class Repositories:
             fetch_env=access.environment if access else dict,
             fetch_settings=SETTINGS if access else (),
         )
-        return Place(known.name, forge, clone.open_or_create(), Workspaces(clone, root, self._clock))
+        workspaces = Workspaces(clone, root, self._clock)
+        return Place(known.name, forge, clone.open_or_create(), workspaces, others)
 
     def _local(self, known: repositories.Repository) -> LocalForge:
         path = Path(known.location)

@@ -16,6 +16,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.gitea_api import GiteaApi
+from orchestrator.forges.gitea_others import GiteaOthers
 from orchestrator.forges.remote_forge import PATIENCE_S, RemoteForge
 from orchestrator.forges.remote_git import RemoteGit
 from orchestrator.rest.api import Answer
@@ -38,7 +39,8 @@ class GiteaForge(RemoteForge):
         patience_s: float = PATIENCE_S,
     ) -> None:
         """``patience_s`` is for how long, in seconds, one merge asks again while the server asks for patience."""
-        super().__init__(git, api, clock=clock, entropy=entropy, patience_s=patience_s)
+        others = GiteaOthers(api)
+        super().__init__(git, api, others, clock=clock, entropy=entropy, patience_s=patience_s)
         self._api = api
 
     def merge(

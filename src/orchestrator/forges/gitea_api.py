@@ -115,9 +115,9 @@ class GiteaApi(RestApi):
 
         :raises AuthorityUnreachable: they cannot be asked for.
         """
-        found = self._list("/pulls", {"state": "open", "sort": "oldest"}, PAGES)
+        found = self.listed("/pulls", {"state": "open", "sort": "oldest"})
         # Afterwards: one that is closed meanwhile must not be in neither.
-        found += self._list("/pulls", {"state": "closed", "sort": "recentupdate"}, CLOSED_PAGES)
+        found += self.listed("/pulls", {"state": "closed", "sort": "recentupdate"}, most=CLOSED_PAGES)
         shown = [self._shown(pull) for pull in found if _is_against(pull, base)]
         return {pull.number: pull for pull in shown}
 
@@ -155,11 +155,14 @@ class GiteaApi(RestApi):
         """
         return self._shown(mapping(body))
 
-    # -- private steps -----------------------------------------------------------------------------------------
-
-    def _list(self, path: str, query: Mapping[str, object], most: int) -> list[Mapping[str, object]]:
+    def listed(
+        self, path: str, query: Mapping[str, object], *, most: int = PAGES
+    ) -> list[Mapping[str, object]]:
         """What is on all pages, or on the first ``most``. Where the list changes in between, pages overlap or leave
-        something out: it is read anew."""
+        something out: it is read anew.
+
+        :raises AuthorityUnreachable: it cannot be read, or has no end.
+        """
         for _ in range(LIST_TRIES):
             found, totals = list[Mapping[str, object]](), set[int | None]()
             for page in range(1, most + 1):
@@ -173,12 +176,14 @@ class GiteaApi(RestApi):
                     break
             else:
                 if most == PAGES:
-                    raise AuthorityUnreachable(f"{self.full_name} has too many open pull requests to read.")
+                    raise AuthorityUnreachable(
+                        f"{self.full_name}: there are too many pages to read at {path}."
+                    )
             if len(totals) == 1:
                 return found
-        raise AuthorityUnreachable(
-            f"The pull requests of {self.full_name} change faster than they can be read."
-        )
+        raise AuthorityUnreachable(f"{self.full_name}: {path} changes faster than it can be read.")
+
+    # -- private steps -----------------------------------------------------------------------------------------
 
     def _knows_fast_forward(self) -> bool:
         told = mapping(good(self.ask("GET", "/version"), self.server).body)

@@ -14,6 +14,7 @@ from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PullRequest
 from orchestrator.forges.github_api import GitHubApi
+from orchestrator.forges.github_others import GitHubOthers
 from orchestrator.forges.remote_forge import PATIENCE_S, RemoteForge
 from orchestrator.forges.remote_git import MainShut, RemoteGit
 from orchestrator.rest.api import Answer
@@ -37,7 +38,8 @@ class GitHubForge(RemoteForge):
         patience_s: float = PATIENCE_S,
     ) -> None:
         """``patience_s`` is for how long, in seconds, one merge asks again while the server asks for patience."""
-        super().__init__(git, api, clock=clock, entropy=entropy, patience_s=patience_s)
+        others = GitHubOthers(api)
+        super().__init__(git, api, others, clock=clock, entropy=entropy, patience_s=patience_s)
         self._api = api
 
     def merge(

@@ -42,6 +42,7 @@ GITEA = HookStyle(
             "delete",
             "pull_request_only",
             "pull_request_sync",
+            "pull_request_review",
             "status",
             "workflow_run",
             "workflow_job",
@@ -52,7 +53,7 @@ GITEA = HookStyle(
 )
 GITHUB = HookStyle(
     kind="web",
-    events=("push", "pull_request", "status", "check_run", "workflow_run"),
+    events=("push", "pull_request", "pull_request_review", "status", "check_run", "workflow_run"),
     page=("per_page", 100),
 )
 

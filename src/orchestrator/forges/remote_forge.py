@@ -17,6 +17,7 @@ from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.installation import InstallationMark, SeenCandidate
 from orchestrator.domain.task import Candidate, Landed
 from orchestrator.forges.forge import PullRequest, PushCall
+from orchestrator.forges.others import Others
 from orchestrator.forges.remote_git import RemoteGit
 from orchestrator.rest.api import Answer, refusal
 from orchestrator.rules.quoting import as_words
@@ -63,9 +64,17 @@ class RemoteForge(ABC):
     """One repository; see :class:`~orchestrator.forges.forge.Forge`. Safe for many threads and processes."""
 
     def __init__(
-        self, git: RemoteGit, pulls: PullsApi, *, clock: Clock, entropy: Entropy, patience_s: float
+        self,
+        git: RemoteGit,
+        pulls: PullsApi,
+        others: Others,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        patience_s: float,
     ) -> None:
         """``patience_s`` is for how long, in seconds, one merge asks again while the server asks for patience."""
+        self.others = others
         self.repo: RepoName = git.repo
         self.default_branch = git.default_branch
         self.git = git

@@ -75,17 +75,20 @@ class GitHubRest(RestApi):
             self._keep(url, told)
         return told
 
-    def rows(self, path: str, query: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-        """A list, over all its pages. They are counted by us: the addresses that the server gives may be some that only
-        it can reach.
+    def rows(
+        self, path: str, query: Mapping[str, object], *, within: str = ""
+    ) -> Iterator[Mapping[str, object]]:
+        """A list, over all its pages; ``within`` names where in an answer it is. The pages are counted by us: the
+        addresses that the server gives may be some that only it can reach.
 
         :raises AuthorityUnreachable: it cannot be asked for, or has no end.
         """
         for page in range(1, PAGES + 1):
             answer = self.asked(path, {**query, "per_page": PAGE, "page": page})
-            if not isinstance(answer.body, list):
+            found = mapping(answer.body).get(within) if within else answer.body
+            if not isinstance(found, list):
                 raise AuthorityUnreachable(f"{self.server} answered no list for {path}.")
-            yield from map(mapping, answer.body)
+            yield from map(mapping, found)
             if not answer.more:
                 return
         raise AuthorityUnreachable(f"{self.full_name} has more for {path} than is read.")

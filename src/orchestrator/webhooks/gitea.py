@@ -19,6 +19,7 @@ class GiteaHandler(ForgeHandler):
         delivery=("x-gitea-delivery", "x-forgejo-delivery"),
     )
     pulls = frozenset({"pull_request", "pull_request_sync"})
+    reviews = frozenset({"pull_request_review_approved", "pull_request_review_rejected"})
 
     def is_check(self, kind: str) -> bool:
         """Whether a kind tells of a check."""

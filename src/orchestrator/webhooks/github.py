@@ -19,6 +19,7 @@ class GitHubHandler(ForgeHandler):
         signature_prefix="sha256=",
     )
     pulls = frozenset({"pull_request"})
+    reviews = frozenset({"pull_request_review"})
 
     def is_check(self, kind: str) -> bool:
         """Whether a kind tells of a check."""

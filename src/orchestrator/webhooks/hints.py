@@ -1,4 +1,4 @@
-"""What every forge's webhooks are: hints that a branch, a check or a pull request may have changed (S-11).
+"""What every forge's webhooks are: hints that a branch, a check, a review or a pull request may have changed (S-11).
 
 They write no stage and believe nothing: what is told of a task is noted in its story and the task is woken; the engine
 reads the truth at the forge through the ordinary door. Our own pushes and merges are known by the ledger's commits,
@@ -40,6 +40,7 @@ class ForgeHandler(ABC):
     source: str
     envelope: Envelope
     pulls: frozenset[str]  # kinds that are about pull requests
+    reviews: frozenset[str]  # kinds that tell of a person's review of one
 
     @abstractmethod
     def is_check(self, kind: str) -> bool:
@@ -63,7 +64,7 @@ class ForgeHandler(ABC):
             return None
         if kind in ("push", "delete"):
             return tasks.newest_by_branch(tx, repo, _branch(kind, payload))
-        if kind in self.pulls:
+        if kind in self.pulls or kind in self.reviews:
             return _task_of_pull_request(tx, repo, payload)
         if self.is_check(kind):
             try:
@@ -93,6 +94,8 @@ class ForgeHandler(ABC):
             return self.handle_push
         if kind in self.pulls:
             return self.handle_pr
+        if kind in self.reviews:
+            return self.handle_review
         return self.handle_ci_status if self.is_check(kind) else None
 
     def handle_push(self, tx: Tx, delivery: Delivery, task: Task | None, repo: RepoName) -> Handled:
@@ -142,6 +145,15 @@ class ForgeHandler(ABC):
         merged = fields.at(payload, "pull_request", "merged") is True
         what = f"pull request {number} was {'merged' if merged and action == 'closed' else action}"
         return _look_at_pull_request(tx, delivery, task, what)
+
+    def handle_review(self, tx: Tx, delivery: Delivery, task: Task | None, repo: RepoName) -> Handled:
+        """Somebody has reviewed a pull request, or taken a review back. What was said is read at the forge."""
+        number = fields.number(delivery.payload, "pull_request", "number")
+        if task is None or _from_a_fork(delivery.payload):
+            return NOT_OURS
+        if task.stage.terminal:
+            return ENDED
+        return _noted(tx, delivery, task, f"pull request {number} was reviewed")
 
     def _repository(self, tx: Tx, payload: object) -> RepoName | None:
         """By any of the addresses under which the forge shows it."""

@@ -165,6 +165,17 @@ def test_pull_request_is_to_be_looked_at(letters: Letters, action: str, merged: 
     assert letters.store.task(task.id).hold is None  # the engine asks the forge before it believes it
 
 
+@pytest.mark.parametrize("kind", ["pull_request_review_approved", "pull_request_review_rejected"])
+def test_a_review_has_the_task_looked_at_and_is_not_believed(letters: Letters, kind: str) -> None:
+    task = at_work(letters)
+    told = {**gitea_pull("reviewed", PULL, branch(task)), "review": {"type": kind, "content": "Looks right"}}
+    assert f"pull request {PULL} was reviewed" in dealt_with(letters, kind, told)
+    assert letters.woken == [task.id]
+    assert letters.words(task) == []
+    assert "about no task" in dealt_with(letters, kind, gitea_pull("reviewed", 77, branch(task), head_repo=8))
+    assert "nothing to do" in dealt_with(letters, "pull_request_review_comment", told)
+
+
 def test_head_of_the_pull_request(letters: Letters) -> None:
     task = at_work(letters)
     ours = gitea_pull("synchronized", PULL, branch(task), head=M)

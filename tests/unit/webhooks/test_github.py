@@ -104,6 +104,14 @@ def test_a_pull_request_is_to_be_looked_at(letters: Letters, merged: bool, what:
     assert (word.signal.kind, word.signal.person) == ("pull-request", "dana")
 
 
+@pytest.mark.parametrize("action", ["submitted", "edited", "dismissed"])
+def test_a_review_has_the_task_looked_at(letters: Letters, action: str) -> None:
+    task = at_work(letters)
+    told = {**pull_request(action, task), "review": {"state": "approved", "commit_id": HEAD}}
+    assert f"pull request {PULL} was reviewed" in dealt_with(letters, "pull_request_review", told)
+    assert (letters.woken, letters.words(task)) == ([task.id], [])
+
+
 def test_the_head_of_a_pull_request(letters: Letters) -> None:
     task = at_work(letters)
     ours = pull_request("synchronize", task, head=M)

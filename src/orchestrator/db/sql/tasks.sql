@@ -34,7 +34,7 @@ WHERE repo = :repo AND pr_number IS NOT NULL AND pr_number = :pr_number ORDER BY
 
 -- name: open_at_commit
 SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
-WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND (head_sha = :sha OR EXISTS
+WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND (head_sha = :sha OR gated_sha = :sha OR EXISTS
     (SELECT 1 FROM candidates WHERE candidates.task_id = tasks.id AND candidates.round = tasks.round
      AND candidates.sha = :sha)) ORDER BY id DESC LIMIT 1;
 
@@ -104,6 +104,11 @@ WHERE id = :task_id AND stage = :expected_stage
 
 -- name: update_stage
 UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
+
+-- name: asking_others
+SELECT id FROM tasks WHERE hold = 'blocked' AND stage IN ('development', 'testing') AND EXISTS
+    (SELECT 1 FROM steps WHERE steps.task_id = tasks.id AND steps.stage = tasks.stage AND steps.round = tasks.round
+     AND substr(steps.step, 1, 6) = 'asked:') ORDER BY id LIMIT 1000;
 
 -- name: set_hold
 UPDATE tasks SET hold = :hold, hold_reason = :reason, hold_cause = :cause, updated_at = utc_now(),

@@ -40,11 +40,13 @@ class Hooks:
         self._headers = headers
         self._pool = ThreadPoolExecutor(1)
 
-    def tell(self, event: str, payload: dict[str, Any], more: Iterable[Hook] = ()) -> None:
-        """``more``: those of the repository."""
+    def tell(
+        self, event: str, payload: dict[str, Any], more: Iterable[Hook] = (), *, asked_as: str = ""
+    ) -> None:
+        """``more``: those of the repository; ``asked_as`` is what a hook asks for, where that has another name."""
         body = json.dumps(payload).encode()
         for hook in [*self.known, *more]:
-            if hook.active and event in hook.events:
+            if hook.active and (asked_as or event) in hook.events:
                 one = Delivery(hook, event, str(uuid.uuid4()), body)
                 self.deliveries.append(one)
                 self._pool.submit(self._send, one)

@@ -32,6 +32,8 @@ class Hub(Protocol):
 
     version: str
     administrators: set[str]
+    scopes: set[str]  # of our token, beyond what it needs
+    hooks: hooks.Hooks
 
     def find(self, full_name: str) -> Repository | None: ...
     def create(self, owner: str, name: str, **options: Any) -> Repository: ...
@@ -65,7 +67,7 @@ def answer(hub: Hub, method: str, path: str, asked: Request) -> Answer:
         right = repo.rights.get(asked.login or "", "") if repo else ""
         if repo is None or not right:
             return Answer(404, bodies.not_found(asked.base))
-        if method != "GET" and right == "read":
+        if method != "GET" and right == "read" and endpoint is not add_review:
             return Answer(403, bodies.error(asked.base, "user should have a permission to write to a repo"))
         if endpoint in ADMINISTRATION and right != "admin":
             return Answer(
@@ -110,6 +112,9 @@ def version(hub: Hub, asked: Request) -> Answer:
 def myself(hub: Hub, asked: Request) -> Answer:
     if asked.login is None:
         return _error(asked, 401, "token is required")
+    if "read:user" not in hub.scopes:
+        said = "token does not have at least one of required scope(s), required=[read:user]"
+        return _error(asked, 403, said)
     return Answer(200, bodies.user(asked.login))
 
 
@@ -188,6 +193,7 @@ def add_status(hub: Hub, asked: Request, repo: Repository, sha: str) -> Answer:
         return _error(asked, 500, said)
     known = repo.statuses.setdefault(sha, [])
     known.append(bodies.status(asked.base, repo, sha, len(known) + 1, asked.login or "", asked.body, now()))
+    hub.hooks.tell("status", bodies.reported(asked.base, repo, sha, known[-1]), repo.webhooks)
     return Answer(201, known[-1])
 
 
@@ -197,7 +203,9 @@ def list_statuses(hub: Hub, asked: Request, repo: Repository, ref: str) -> Answe
     if sha is None:
         return _missing(asked)
     path = f"/api/v1/repos/{repo.full_name}/commits/{ref}/statuses"
-    shown, headers = _page(asked, path, list(reversed(repo.statuses.get(sha, []))))
+    newest_first = asked.query.get("sort") != "leastindex"
+    known = repo.statuses.get(sha, [])
+    shown, headers = _page(asked, path, list(reversed(known)) if newest_first else known)
     return Answer(200, shown, headers)
 
 
@@ -301,7 +309,21 @@ def add_review(hub: Hub, asked: Request, repo: Repository, number: str) -> Answe
         return _error(asked, 422, "approve your own pull is not allowed")
     counted = len(pull.reviews) + 1
     pull.reviews.append(bodies.review(asked.base, repo, pull, counted, asked.login or "", asked.body))
+    pull.remarks[counted] = asked.body.get("comments", [])
+    kind = {"APPROVED": "approved", "REQUEST_CHANGES": "rejected"}.get(asked.body["event"], "comment")
+    told = bodies.reviewed(asked.base, repo, pull, asked.login or "", kind)
+    hub.hooks.tell(f"pull_request_review_{kind}", told, repo.webhooks, asked_as="pull_request_review")
     return Answer(200, pull.reviews[-1])
+
+
+@route("GET", "/repos/<owner>/<repo>/pulls/<number>/reviews/<review>/comments")
+def list_remarks(hub: Hub, asked: Request, repo: Repository, number: str, review: str) -> Answer:
+    """All of them: there are no pages."""
+    pull = _pull(repo, number)
+    if pull is None or int(review) not in pull.remarks:
+        return _missing(asked)
+    told = enumerate(pull.remarks[int(review)], 1)
+    return Answer(200, [bodies.remark(asked.base, repo, pull, int(review), n, one) for n, one in told])
 
 
 @route("GET", "/repos/<owner>/<repo>/pulls/<number>/merge")

@@ -202,10 +202,33 @@ def review(
         "body": asked.get("body", ""),
         "commit_id": asked.get("commit_id") or pull.head,
         "stale": False,
-        "official": False,
+        "official": repo.rights.get(login) in ("admin", "write") and asked["event"] != "COMMENT",
         "dismissed": False,
-        "comments_count": 0,
+        "comments_count": len(asked.get("comments", [])),
         "submitted_at": pull.updated,
+        "html_url": f"{html}#issuecomment-{number}",
+        "pull_request_url": html,
+    }
+
+
+def remark(
+    base: str, repo: Repository, pull: Pull, review: int, number: int, asked: dict[str, Any]
+) -> dict[str, Any]:
+    html = f"{base}/{repo.full_name}/pulls/{pull.number}"
+    return {
+        "id": number,
+        "body": asked["body"],
+        "user": user(pull.reviews[review - 1]["user"]["login"]),
+        "resolver": None,
+        "pull_request_review_id": review,
+        "created_at": pull.updated,
+        "updated_at": pull.updated,
+        "path": asked["path"],
+        "commit_id": pull.head,
+        "original_commit_id": "",
+        "diff_hunk": "",
+        "position": asked.get("new_position", 0),
+        "original_position": asked.get("old_position", 0),
         "html_url": f"{html}#issuecomment-{number}",
         "pull_request_url": html,
     }
@@ -267,6 +290,33 @@ def push(base: str, repo: Repository, branch: str, before: str, after: str, logi
         "repository": repository(base, repo, login),
         "pusher": user(login),
         "sender": user(login),
+    }
+
+
+def reported(base: str, repo: Repository, sha: str, said: dict[str, Any]) -> dict[str, Any]:
+    """What a webhook says of a status: no pull request, no branch."""
+    kept = ("context", "created_at", "description", "id", "target_url", "updated_at")
+    return {
+        **{name: said[name] for name in kept},
+        "state": said["status"],
+        "sha": sha,
+        "commit": {"id": sha},
+        "repository": repository(base, repo, None),
+        "sender": said["creator"],
+    }
+
+
+def reviewed(base: str, repo: Repository, pull: Pull, login: str, kind: str) -> dict[str, Any]:
+    """What a webhook says of a review: neither its number nor its commit."""
+    return {
+        "action": "reviewed",
+        "number": pull.number,
+        "pull_request": pull_request(base, repo, pull),
+        "requested_reviewer": None,
+        "repository": repository(base, repo, login),
+        "sender": user(login),
+        "commit_id": "",
+        "review": {"type": f"pull_request_review_{kind}", "content": pull.reviews[-1]["body"]},
     }
 
 

@@ -6,7 +6,16 @@ import hmac
 from orchestrator.played.common.hooks import Delivery
 
 KNOWN = frozenset(
-    {"push", "create", "delete", "pull_request", "pull_request_only", "pull_request_sync", "status"}
+    {
+        "push",
+        "create",
+        "delete",
+        "pull_request",
+        "pull_request_only",
+        "pull_request_sync",
+        "pull_request_review",
+        "status",
+    }
     | {"workflow_run", "workflow_job", "issue_comment"}
 )  # of the names that may be asked for; others are left out without a word
 

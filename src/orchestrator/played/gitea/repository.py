@@ -39,6 +39,9 @@ class Pull(git_side.Pull):
     mergeable: bool = True  # as the cache has it
     branch_gone: bool = False
     reviews: list[dict[str, Any]] = field(default_factory=list)
+    remarks: dict[int, list[dict[str, Any]]] = field(
+        default_factory=dict
+    )  # of each review, as they were sent
 
     @property
     def draft(self) -> bool:

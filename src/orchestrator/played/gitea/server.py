@@ -28,6 +28,7 @@ class FakeGitea(Served):
         self.root = root
         self.version = version
         self.administrators: set[str] = set()
+        self.scopes: set[str] = set()
         self.tokens = {TOKEN: BOT, "p3rs0n-t0ken-" + "1" * 27: PERSON}
         self.repositories: dict[str, Repository] = {}
         self.redirects: dict[str, str] = {}
@@ -74,6 +75,13 @@ class FakeGitea(Served):
         with repo.lock:
             repo.synchronise()
             repo.record_merge(pull, repo.land(pull, Style.MERGE, "By hand\n", PERSON), PERSON)
+
+    def say(self, login: str, method: str, repo: Repository, path: str, body: dict[str, Any]) -> Any:
+        """What somebody else asks of a repository: a check's report, a person's review."""
+        request = Request(login, {}, body, self.url)
+        told = answer(self, method, f"/repos/{repo.full_name}{path}", request)
+        assert told.status < 300, told
+        return told.body
 
     def close_by_hand(self, repo: Repository, pull: Pull) -> None:
         with repo.lock:

@@ -50,7 +50,7 @@ def answer(find: Callable[[str], Repository | None], method: str, path: str, ask
         right = repo.rights.get(asked.login, "") if repo else ""
         if repo is None or not right:
             return missing()
-        if method != "GET" and right == "read":
+        if method != "GET" and right == "read" and endpoint is not add_review:
             return refused(403, "Resource not accessible by personal access token")
         if method != "GET" and repo.archived and endpoint is not edit_repository:
             return refused(403, "Repository was archived so is read-only.")
@@ -129,6 +129,52 @@ def add_status(asked: Request, repo: Repository, sha: str) -> Answer:
     return Answer(201, known[-1])
 
 
+@route("GET", "/commits/(?P<ref>[^/]+)/statuses")
+def list_statuses(asked: Request, repo: Repository, ref: str) -> Answer:
+    """The newest first."""
+    sha = repo.sha(ref)
+    if sha is None:
+        return refused(422, f"No commit found for SHA: {ref}")
+    path = f"{bodies.API}/repos/{repo.full_name}/commits/{ref}/statuses"
+    shown, headers = _page(asked, path, list(reversed(repo.statuses.get(sha, []))))
+    return Answer(200, shown, headers)
+
+
+@route("POST", "/check-runs")
+def add_run(asked: Request, repo: Repository) -> Answer:
+    """For programs alone; a run of the same name and program takes the place of the one before."""
+    sha = asked.body["head_sha"]
+    if asked.login in repo.rights and not asked.body.get("app"):
+        return refused(403, "You must authenticate via a GitHub App.")
+    if repo.sha(sha) is None:
+        return refused(422, f"No commit found for SHA: {sha}")
+    known = repo.runs.setdefault(sha, [])
+    number = 1000 + sum(map(len, repo.runs.values()))
+    known.append(bodies.run(asked.base, repo, sha, number, asked.body, now()))
+    repo.tell("check_run", repo, {"run": known[-1], "by": asked.login})
+    return Answer(201, known[-1])
+
+
+@route("GET", "/commits/(?P<ref>[^/]+)/check-runs")
+def list_runs(asked: Request, repo: Repository, ref: str) -> Answer:
+    """The newest of each name and program, where that is asked for."""
+    sha = repo.sha(ref)
+    if sha is None:
+        return refused(422, f"No commit found for SHA: {ref}")
+    known = repo.runs.get(sha, [])
+    if asked.query.get("filter", "latest") == "latest":
+        known = list({(one["name"], one["app"]["id"]): one for one in known}.values())
+    path = f"{bodies.API}/repos/{repo.full_name}/commits/{ref}/check-runs"
+    shown, headers = _page(asked, path, known)
+    return Answer(200, {"total_count": len(known), "check_runs": shown}, headers)
+
+
+@route("GET", "/collaborators/<login>/permission")
+def permission(asked: Request, repo: Repository, login: str) -> Answer:
+    right = repo.rights.get(login, "none" if repo.private else "read")
+    return Answer(200, {"permission": right, "role_name": right, "user": bodies.user(login)})
+
+
 @route("GET", "/pulls")
 def list_pulls(asked: Request, repo: Repository) -> Answer:
     """`head` is `owner:branch`; without an owner it is passed over without a word."""
@@ -196,6 +242,26 @@ def edit_pull(asked: Request, repo: Repository, number: str) -> Answer:
     return Answer(200, bodies.pull_request(asked.base, repo, pull))
 
 
+@route("GET", "/pulls/<number>/reviews")
+def list_reviews(asked: Request, repo: Repository, number: str) -> Answer:
+    pull = _pull(repo, number)
+    if pull is None:
+        return missing()
+    path = f"{bodies.API}/repos/{repo.full_name}/pulls/{number}/reviews"
+    shown, headers = _page(asked, path, pull.reviews)
+    return Answer(200, shown, headers)
+
+
+@route("GET", "/pulls/<number>/reviews/<review>/comments")
+def list_remarks(asked: Request, repo: Repository, number: str, review: str) -> Answer:
+    pull = _pull(repo, number)
+    if pull is None or int(review) not in pull.remarks:
+        return missing()
+    told = [bodies.remark(pull, int(review), n, one) for n, one in enumerate(pull.remarks[int(review)], 1)]
+    shown, headers = _page(asked, f"{bodies.API}/repos/{repo.full_name}/pulls/{number}/comments", told)
+    return Answer(200, shown, headers)
+
+
 @route("POST", "/pulls/<number>/reviews")
 def add_review(asked: Request, repo: Repository, number: str) -> Answer:
     pull = _pull(repo, number)
@@ -203,8 +269,11 @@ def add_review(asked: Request, repo: Repository, number: str) -> Answer:
         return missing()
     if asked.login == pull.user and asked.body["event"] == "APPROVE":
         return refused(422, "Unprocessable Entity", {"message": "Can not approve your own pull request"})
-    pull.reviews.append(bodies.review(pull, len(pull.reviews) + 1, asked.login, asked.body))
+    counted = len(pull.reviews) + 1
+    pull.reviews.append(bodies.review(asked.base, repo, pull, counted, asked.login, asked.body))
+    pull.remarks[counted] = asked.body.get("comments", [])
     repo.guard()
+    repo.tell("pull_request_review", repo, {"pull": pull, "review": pull.reviews[-1], "by": asked.login})
     return Answer(200, pull.reviews[-1])
 
 

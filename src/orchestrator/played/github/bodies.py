@@ -127,7 +127,9 @@ def rules(repo: Repository, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def review(pull: Pull, number: int, login: str, asked: dict[str, Any]) -> dict[str, Any]:
+def review(
+    base: str, repo: Repository, pull: Pull, number: int, login: str, asked: dict[str, Any]
+) -> dict[str, Any]:
     states = {"APPROVE": "APPROVED", "REQUEST_CHANGES": "CHANGES_REQUESTED", "COMMENT": "COMMENTED"}
     return {
         "id": number,
@@ -136,6 +138,7 @@ def review(pull: Pull, number: int, login: str, asked: dict[str, Any]) -> dict[s
         "state": states[asked["event"]],
         "commit_id": asked.get("commit_id") or pull.head,
         "submitted_at": pull.updated,
+        "html_url": f"{base}/{repo.full_name}/pull/{pull.number}#pullrequestreview-{number}",
     }
 
 
@@ -149,6 +152,41 @@ def status(number: int, login: str, asked: dict[str, Any], at: str) -> dict[str,
         "creator": user(login),
         "created_at": at,
         "updated_at": at,
+    }
+
+
+def run(base: str, repo: Repository, sha: str, number: int, asked: dict[str, Any], at: str) -> dict[str, Any]:
+    """A run of a check; ``app`` says which program has made it."""
+    html = f"{base}/{repo.full_name}/runs/{number}"
+    done = asked.get("conclusion") is not None
+    output = {"title": None, "summary": None, "text": None, "annotations_count": 0, **asked.get("output", {})}
+    return {
+        "id": number,
+        "name": asked["name"],
+        "head_sha": sha,
+        "status": "completed" if done else asked.get("status", "queued"),
+        "conclusion": asked.get("conclusion"),
+        "html_url": html,
+        "details_url": asked.get("details_url", html),
+        "started_at": at,
+        "completed_at": at if done else None,
+        "output": output,
+        "check_suite": {"id": 1},
+        "app": {"id": asked.get("app", 15368), "slug": "github-actions"},
+        "pull_requests": [],
+    }
+
+
+def remark(pull: Pull, review: int, number: int, asked: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": number,
+        "pull_request_review_id": review,
+        "user": pull.reviews[review - 1]["user"],
+        "body": asked["body"],
+        "path": asked["path"],
+        "line": asked.get("line"),
+        "original_line": asked.get("line"),
+        "commit_id": pull.head,
     }
 
 
@@ -184,6 +222,13 @@ def delivery(event: str, base: str, repo: Repository, about: dict[str, Any]) -> 
             "pusher": {"name": about.get("by") or "somebody", "email": "somebody@fake.invalid"},
             **told,
         }
+    if event == "pull_request_review":
+        pull = about["pull"]
+        shown = pull_request(base, repo, pull, listed=True)
+        return {"action": "submitted", "review": about["review"], "pull_request": shown, **told}
+    if event == "check_run":
+        action = "completed" if about["run"]["conclusion"] else "created"
+        return {"action": action, "check_run": about["run"], **told}
     if event == "status":
         said = about["status"]
         kept = ("id", "state", "context", "description", "target_url", "created_at", "updated_at")

@@ -5,7 +5,7 @@ import hmac
 
 from orchestrator.played.common.hooks import Delivery
 
-EVENTS = ("push", "pull_request", "status", "ping")
+EVENTS = ("push", "pull_request", "pull_request_review", "status", "check_run", "ping")
 
 
 def headers(one: Delivery) -> dict[str, str]:

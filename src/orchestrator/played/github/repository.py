@@ -34,6 +34,9 @@ class Pull(git_side.Pull):
 
     looks: int = 0  # at it, since its branch was moved
     reviews: list[dict[str, Any]] = field(default_factory=list)
+    remarks: dict[int, list[dict[str, Any]]] = field(
+        default_factory=dict
+    )  # of each review, as they were sent
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Repository(GitRepository):
     merge_commits: bool = True  # whether its settings allow them
     pulls: list[Pull] = field(default_factory=list)
     statuses: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of checks, by commit
     rules: dict[str, Rules] = field(default_factory=dict)
     looks_until_synced: int = 1  # looks at a pull request that still show its old head
     tell: Callable[[str, "Repository", dict[str, Any]], None] = lambda event, repo, about: None

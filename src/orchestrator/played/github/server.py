@@ -90,6 +90,13 @@ class FakeGitHub(Served):
             repo.record_merge(pull, landed, PERSON)
             repo.synchronise(PERSON)
 
+    def say(self, login: str, method: str, repo: Repository, path: str, body: dict[str, Any]) -> Any:
+        """What somebody else asks of a repository: a check's report, a person's review."""
+        request = Request(login, {}, body, self.url)
+        told = answer(self.find, method, f"/repos/{repo.full_name}{path}", request)
+        assert told.status < 300, told
+        return told.body
+
     def close_by_hand(self, repo: Repository, pull: Pull) -> None:
         with repo.lock:
             repo.close(pull, PERSON)
@@ -130,6 +137,8 @@ class FakeGitHub(Served):
     def _whole(self, login: str, below: str, asked: Asked) -> Answer | None:
         """What is about no repository that there is, or about its being there."""
         body = asked.json() or {}
+        if (asked.method, below) == ("GET", "/user"):
+            return Answer(200, bodies.user(login))
         if (asked.method, below) == ("POST", "/user/repos"):
             repo = self.create(login, body["name"], private=body.get("private", False))
             repo.rights[login] = "admin"

@@ -1,7 +1,8 @@
 """The net under every lost wake-up (S-09, F-1): finds tasks that could move and has them looked at.
 
 It leaves alone what somebody owns, what a person has to decide and what cannot have changed, and counts why. A person's
-word, an unsettled effect and work at a lost worker are looked at whatever holds the task; so is one that is broken
+word, an unsettled effect, work at a lost worker and a wait for others at the forge are looked at whatever holds the
+task; so is one that is broken
 after its merge, for it may be closed by what was done since. Places that stay silent are told to a person. Its scope
 says whose tasks it looks at; what it tells people of (silence, slots, epochs) it tells of all.
 """
@@ -80,7 +81,7 @@ class Reconciler:
         """One pass over open tasks, waiting signals and unsettled effects."""
         with self._database.read() as tx:
             urgent = set(mail.tasks_with_signals(tx)) | {e.task_id for e in effects.all_unsettled(tx)}
-            urgent |= set(tasks.at_lost_homes(tx))
+            urgent |= {*tasks.at_lost_homes(tx), *tasks.asking_others(tx)}
         now = _Pass(self._ownership.owners(), frozenset(urgent), {})
         due: list[TaskId] = []
         skipped: Counter[str] = Counter()

@@ -20,6 +20,7 @@ log = structlog.get_logger(__name__)
 DEFER_S = 0.5  # somebody else is at it
 FIRST_RETRY_S = 1.0
 MAX_RETRY_S = 60.0
+AGAIN = frozenset({Outcome.RETRY, Outcome.ASKED})
 
 
 class TaskDriver:
@@ -161,12 +162,12 @@ class TaskDriver:
             again = task_id in self._again
             self._again.discard(task_id)
             tries = self._tries.pop(task_id, 0)
-            if outcome is Outcome.RETRY:
+            if outcome in AGAIN:
                 self._tries[task_id] = tries + 1
         if again:
             self.wake([task_id])
         elif outcome is Outcome.DEFERRED:
             self.wake([task_id], owner, after_s=self._entropy.jitter(DEFER_S))
-        elif outcome is Outcome.RETRY:
+        elif outcome in AGAIN:
             pause = self._entropy.jitter(min(FIRST_RETRY_S * 2**tries, MAX_RETRY_S))
             self.wake([task_id], owner, after_s=pause)

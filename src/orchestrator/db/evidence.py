@@ -53,6 +53,12 @@ def steps_of_round(tx: Tx, task: Task) -> dict[str, Mapping[str, object]]:
     return {row["step"]: json.loads(row["evidence"]) for row in rows}
 
 
+def marks(tx: Tx, task_id: TaskId, prefix: str) -> list[str]:
+    """What follows a prefix in the names of the task's marks, of any stage and round."""
+    rows = tx.all("evidence.marks", task_id=task_id, prefix=prefix)
+    return [str(row["step"]).removeprefix(prefix) for row in rows]
+
+
 def passed(tx: Tx, task_id: TaskId, round: int, step: str) -> bool:
     """Whether a step was marked in a round of the task, whatever stage it is in now."""
     return tx.one("evidence.passed", task_id=task_id, round=round, step=step) is not None

@@ -10,6 +10,7 @@ from orchestrator.db.database import Tx
 from orchestrator.domain.gate import Finding
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.domain.job import JobKind
+from orchestrator.domain.others import Said
 from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Candidate, Landed, Task
 from orchestrator.repo_config.records import RepoConfig
@@ -35,6 +36,7 @@ class Evidence:
     own_commits: frozenset[Sha]
     kept: ledger.KeptDocument | None  # 14-staging-log of this round
     landed: Landed | None = None  # the candidate, as the forge shows it on main; asked for in *deploy*
+    said: Said | None = None  # what others say at the forge; asked for by the gates that are about it
     secrets: tuple[str, ...] = ()  # of this installation: looked for in every diff
 
     @property

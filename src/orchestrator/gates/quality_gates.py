@@ -14,6 +14,7 @@ from orchestrator.gates.gated_sha import why_not_gated
 from orchestrator.gates.secret_history import secrets_in_files, secrets_in_history
 from orchestrator.repo_config.records import PathPolicy
 from orchestrator.rules import path_policy
+from orchestrator.rules.others import judge_checks, judge_reviews
 from orchestrator.rules.verdicts import judge_review, judge_staging_log, judge_test_report
 from orchestrator.work_items.documents import folder, validate
 from orchestrator.work_items.reading import DocumentError
@@ -130,6 +131,20 @@ def check_production(evidence: Evidence) -> GateResult:
     return _health(evidence, JobKind.PRODUCTION_HEALTH)
 
 
+def check_forge_checks(evidence: Evidence) -> GateResult:
+    """The checks that the configuration names have passed at the forge, on exactly the commit that was gated."""
+    if evidence.said is None or evidence.config is None:
+        return waiting("the forge has not been asked yet")
+    return judge_checks(evidence.config.forge.required_checks, evidence.said)
+
+
+def check_forge_reviews(evidence: Evidence) -> GateResult:
+    """As many people as the configuration asks for have approved the gated commit at the forge; nobody objects."""
+    if evidence.said is None or evidence.config is None:
+        return waiting("the forge has not been asked yet")
+    return judge_reviews(evidence.config.forge.required_reviews, evidence.said)
+
+
 QG_CHECKS: Mapping[str, Gate] = MappingProxyType(
     {
         "check_created": check_created,
@@ -143,6 +158,8 @@ QG_CHECKS: Mapping[str, Gate] = MappingProxyType(
         "check_staging": check_staging,
         "check_staging_log": check_staging_log,
         "check_production": check_production,
+        "check_forge_checks": check_forge_checks,
+        "check_forge_reviews": check_forge_reviews,
     }
 )
 

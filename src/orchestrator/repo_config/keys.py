@@ -91,6 +91,23 @@ APPROVALS = (
         "confirm_timeout_s", values.seconds(60), "A confirmation that takes longer frees staging for others."
     ),
 )
+FORGE = (
+    Key(
+        "required_checks",
+        values.check_names,
+        "Checks that others run at the forge, by the names it shows; each has to pass on the tested commit.",
+    ),
+    Key(
+        "checks_timeout_s",
+        values.seconds(1),
+        "A required check that is not there, or not done, for longer calls a person.",
+    ),
+    Key(
+        "required_reviews",
+        values.whole(0, 20),
+        "How many people have to approve the tested commit at the forge.",
+    ),
+)
 AGENT = (
     Key("kind", values.one_of(AGENT_PROGRAMS), "Which program does the work."),
     Key("command", values.argv, "The program and its first arguments; required for kind command."),
@@ -158,6 +175,7 @@ def describe_repo_config() -> list[RepoSettingDoc]:
         ("production", ENVIRONMENT, records.EnvironmentConfig),
         ("production.probe", PROBE, records.ProbeConfig),
         ("approvals", APPROVALS, records.ApprovalsConfig),
+        ("forge", FORGE, records.ForgeConfig),
         ("agent", AGENT, records.AgentConfig),
         *((f"agents.{role}", AGENT, records.AgentConfig) for role in ROLES),
         ("paths", PATHS, records.PathPolicy),

@@ -77,6 +77,20 @@ class ApprovalsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgeConfig:
+    """What others have to say at the forge before a change is merged; a local forge has nobody to say it."""
+
+    required_checks: tuple[str, ...] = ()  # by the names under which the forge shows them
+    checks_timeout_s: float = 3600.0  # a check that is not there, or not done, for longer calls a person
+    required_reviews: int = 0  # approvals by people, of the commit that was tested
+
+    @property
+    def asks(self) -> bool:
+        """Whether anybody is asked."""
+        return bool(self.required_checks) or self.required_reviews > 0
+
+
+@dataclass(frozen=True, slots=True)
 class AgentConfig:
     """Who does a role, within which bounds."""
 
@@ -132,6 +146,7 @@ class RepoConfig:
     staging: EnvironmentConfig | None = None
     production: EnvironmentConfig | None = None
     approvals: ApprovalsConfig = ApprovalsConfig()
+    forge: ForgeConfig = ForgeConfig()
     agent: AgentConfig = AgentConfig()
     agents: Mapping[Role, AgentConfig] = field(default_factory=dict)
     paths: PathPolicy = PathPolicy()

@@ -17,6 +17,8 @@ from orchestrator.domain.duration import EXPECTED, parse_duration, render_durati
 Reader = Callable[[Any], Any]
 
 _DAY = 86400.0
+_MANY_CHECKS = 50
+_CHECK_NAME = 200  # characters
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}", re.ASCII)
@@ -108,6 +110,16 @@ def texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError('a list of texts such as ["a", "b"]')
     return tuple(text(part) for part in value)
+
+
+def check_names(value: Any) -> tuple[str, ...]:
+    """Names of checks, letter for letter as the forge shows them."""
+    found = texts(value)
+    if len(found) > _MANY_CHECKS or any(len(name) > _CHECK_NAME for name in found):
+        raise ValueError(f"at most {_MANY_CHECKS} names of at most {_CHECK_NAME} characters")
+    if len(set(found)) < len(found):
+        raise ValueError("each name once")
+    return found
 
 
 def patterns(value: Any) -> tuple[str, ...]:

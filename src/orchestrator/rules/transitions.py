@@ -97,6 +97,10 @@ WRITTEN_BY: Mapping[str, JobKind] = MappingProxyType(
     }
 )
 
+# What others say at the forge; asked for before the slots are taken, too, by main's configuration as it is then.
+FORGE_CHECKS = _gate("check_forge_checks", "forge.required_checks")
+FORGE_REVIEWS = _gate("check_forge_reviews", "forge.required_reviews")
+
 APPROVED = "approved"
 CONFIRM_DEPLOY = "confirm-deploy"
 
@@ -124,6 +128,7 @@ STAGE_STEPS: Mapping[Stage, tuple[Step, ...]] = MappingProxyType(
             OPEN_PR,
             _job(JobKind.CI),
             _gate("check_ci"),
+            FORGE_CHECKS,
         ),
         Stage.REVIEW: (
             _job(JobKind.REVIEWER),
@@ -150,6 +155,8 @@ STAGE_STEPS: Mapping[Stage, tuple[Step, ...]] = MappingProxyType(
             Step(StepKind.RECORD, "14-staging-log.md", "staging"),
             _gate("check_staging_log", "staging"),
             Step(StepKind.APPROVAL, CONFIRM_DEPLOY, needs="approvals.deploy"),
+            FORGE_CHECKS,
+            FORGE_REVIEWS,
             MERGE,
         ),
         Stage.DEPLOY: (

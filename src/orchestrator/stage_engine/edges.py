@@ -9,7 +9,8 @@ from orchestrator.domain.stage import Stage, Track
 from orchestrator.domain.task import Hold
 from orchestrator.rules.transitions import EdgeKind, advance_target
 from orchestrator.stage_engine.moves import Moves
-from orchestrator.stage_engine.serial_gate import why_no_slot
+from orchestrator.stage_engine.others import OthersGates
+from orchestrator.stage_engine.serial_gate import IN_LINE, why_no_slot
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.work import Work
 from orchestrator.work_items.reading import DocumentError
@@ -19,10 +20,11 @@ from orchestrator.work_items.verdict_documents import escalates, parse_track
 class Edges:
     """Takes the edges that lead forward."""
 
-    def __init__(self, tools: Tools, moves: Moves, work: Work) -> None:
+    def __init__(self, tools: Tools, moves: Moves, work: Work, others: OthersGates) -> None:
         self._tools = tools
         self._moves = moves
         self._work = work
+        self._others = others
 
     def take(self, at: Situation) -> Outcome:
         """Every step of the stage is behind the task: take the edge."""
@@ -56,11 +58,16 @@ class Edges:
         return self._moves.move(at, target, EdgeKind.ADVANCE, reason=f"{task.stage} passed", before=before)
 
     def _enter_staging(self, at: Situation) -> Outcome:
-        """Queue for the slots that main's configuration, as it is now, asks for."""
-        with self._tools.database.read() as tx:  # cheap, and mostly the answer where many wait
-            busy = why_no_slot(tx, at.task)
-        if busy is not None:
-            return self._moves.hold(at, busy.hold, busy.reason)
+        """Queue for the slots that main's configuration, as it is now, asks for.
+
+        Whoever waits for others at the forge stands in no line; whoever is in it has heard them, and asks them again
+        when it is its turn.
+        """
+        if at.task.hold in IN_LINE or not at.settings.forge.asks:
+            with self._tools.database.read() as tx:  # cheap, and mostly the answer where many wait
+                busy = why_no_slot(tx, at.task)
+            if busy is not None:
+                return self._moves.hold(at, busy.hold, busy.reason)
         forge = at.place.forge
         at.place.clone.fetch()
         main = forge.tip(forge.default_branch)
@@ -70,6 +77,9 @@ class Edges:
             config = self._tools.configs.of(at.task.repo, main)
         except ConfigError as error:
             return self._moves.hold(at, Hold.BLOCKED, str(error))
+        waits = self._others.before_the_slots(at, config)
+        if waits is not None:
+            return waits
         return self._moves.enter_staging(at, config, reason="tested; merge slot and staging are ours")
 
     def _label_track(self, at: Situation) -> Callable[[Tx], None]:

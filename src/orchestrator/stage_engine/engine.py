@@ -31,6 +31,8 @@ from orchestrator.stage_engine.closing import Closing
 from orchestrator.stage_engine.edges import Edges
 from orchestrator.stage_engine.failures import Failures
 from orchestrator.stage_engine.moves import Moves
+from orchestrator.stage_engine.others import GATES as OTHERS
+from orchestrator.stage_engine.others import OthersGates
 from orchestrator.stage_engine.plans import Plans
 from orchestrator.stage_engine.pull_requests import PullRequests
 from orchestrator.stage_engine.resolutions import Resolutions
@@ -63,7 +65,8 @@ class StageEngine:
         self._closing = Closing(tools, self._moves)
         self._undone = Undone(tools, self._moves)
         self._work = Work(tools, self._moves, back, self._acts)
-        self._edges = Edges(tools, self._moves, self._work)
+        self._others = OthersGates(tools, self._moves, back)
+        self._edges = Edges(tools, self._moves, self._work, self._others)
         self._away = Away(tools, self._moves, self._acts, self._signals, self._resolutions, self._work)
         self._handlers: Mapping[StepKind, Callable[[Situation, Step], Outcome]] = {
             StepKind.BRANCH: self._work.branch,
@@ -71,7 +74,7 @@ class StageEngine:
             StepKind.HARVEST: self._work.harvest,
             StepKind.RECORD: self._work.record,
             StepKind.CANDIDATE: self._work.candidate,
-            StepKind.GATE: self._work.gate,
+            StepKind.GATE: self._gate,
             StepKind.EFFECT: self._acts.take,
             StepKind.APPROVAL: self._signals.approval,
             StepKind.CALL_OFF: self._acts.call_off,
@@ -250,6 +253,9 @@ class StageEngine:
             return self._edges.take(at)
         self._tools.waypoints.reach("step.begin", task=at.task.id, step=step.name)
         return self._handlers[step.kind](at, step)
+
+    def _gate(self, at: Situation, step: Step) -> Outcome:
+        return self._others.gate(at, step) if step.what in OTHERS else self._work.gate(at, step)
 
     def _why_busy(self, task_id: TaskId) -> Outcome:
         with self._tools.database.read() as tx:

@@ -33,6 +33,7 @@ class Outcome(StrEnum):
     WORKING = "working"  # a job is queued or running
     HELD = "held"  # waits for a person, a slot, another task
     RETRY = "retry"  # an effect is open; look again later
+    ASKED = "asked"  # waits for others at the forge; look there again later
     DEFERRED = "deferred"  # somebody else owns the task
     ENDED = "ended"
     ELSEWHERE = "elsewhere"  # what comes next is another process's, which sees the work or may do the step
@@ -139,7 +140,8 @@ class Configs:
         """
         key = (repo, base)
         if key not in self._parsed:
-            clone = self._places.of(repo).clone
+            place = self._places.of(repo)
+            clone = place.clone
             clone.want(base)
             data = clone.read(base, CONFIG_FILE, MAX_CONFIG_BYTES)
             if data is None:
@@ -147,7 +149,14 @@ class Configs:
                     f"{repo} has no {CONFIG_FILE} at {base[:12]}: how to check and deploy it is not known.",
                     hint="`orch init` writes one; commit it to the default branch.",
                 )
-            self._parsed[key] = parse_repo_config(data, source=f"{repo}:{CONFIG_FILE}")
+            config = parse_repo_config(data, source=f"{repo}:{CONFIG_FILE}")
+            if config.forge.asks and place.others is None:
+                raise ConfigError(
+                    f"{repo}:{CONFIG_FILE} asks for checks or reviews of others, and a local forge has none; no task "
+                    "of this repository moves until it is corrected.",
+                    hint="Take [forge] out: [ci] are the checks here, and [approvals] asks people.",
+                )
+            self._parsed[key] = config
         return self._parsed[key]
 
 
@@ -172,6 +181,8 @@ def configured(config: RepoConfig | None, *, of_ourselves: bool = False) -> froz
         "self": of_ourselves,
         "approvals.analysis": config.approvals.analysis,
         "approvals.deploy": config.approvals.deploy,
+        "forge.required_checks": bool(config.forge.required_checks),
+        "forge.required_reviews": config.forge.required_reviews > 0,
     }
     return frozenset(name for name, there in parts.items() if there)
 

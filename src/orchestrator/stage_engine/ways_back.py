@@ -53,20 +53,28 @@ class WaysBack:
         proofs: Sequence[Proof] = (),
         also: Callable[[Tx], None] | None = None,
         target: Stage | None = None,
+        gone: Callable[[Tx], None] | None = None,
     ) -> Outcome:
         """Send the task back with the findings; bounded per edge, then it waits for a person.
 
         ``target`` is where the gate wants it to go, if an edge leads there.
 
-        ``also`` adds statements to the commit, such as closing the signal that asked for it.
+        ``also`` adds statements to the commit, such as closing the signal that asked for it; ``gone`` adds those that
+        belong to it only where the task does go back.
         """
         if at.unusable is not None:
             return self._unbounded(at, reason, proofs, also)
         goal = reject_target(at.task.stage, target)
         taken = self._taken(at, goal)
         if taken < at.settings.budget.max_rounds:
+
+            def before(tx: Tx) -> None:
+                for more in (also, gone):
+                    if more is not None:
+                        more(tx)
+
             return self._moves.move(
-                at, goal, EdgeKind.REJECT, reason=reason, brief=brief, proofs=proofs, before=also
+                at, goal, EdgeKind.REJECT, reason=reason, brief=brief, proofs=proofs, before=before
             )
         why = f"rejected {taken} times on the way {at.task.stage} → {goal}; last: {reason}"
         if at.task.stage is Stage.DEPLOY_STAGING:  # nobody waits for a person with the slots in hand

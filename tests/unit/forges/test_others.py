@@ -13,9 +13,9 @@ from orchestrator.domain.others import CheckState, Remark, ReviewState
 from orchestrator.forges.gitea_api import PAGE, GiteaApi
 from orchestrator.forges.gitea_others import GiteaOthers
 from orchestrator.forges.github_api import GitHubApi
-from orchestrator.rest.github_limits import Limits
 from orchestrator.forges.github_others import GitHubOthers
 from orchestrator.forges.others import Others
+from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.http import HttpAnswer
 from tests.clock import FakeClock
 from tests.unit.forges.answering import answered

@@ -18,6 +18,7 @@ from orchestrator.repo_config.records import (
     CiConfig,
     CoverageConfig,
     EnvironmentConfig,
+    ForgeConfig,
     ImageConfig,
     PathPolicy,
     ProbeConfig,
@@ -93,6 +94,11 @@ prompt = "prompts/developer.md"
 protected = ["ci/**"]
 allow_label = "may-touch-ci"
 
+[forge]
+required_checks = ["ci / build", "lint"]
+checks_timeout = "30m"
+required_reviews = 2
+
 [budget]
 max_cost_usd = 20
 max_candidates = 9
@@ -132,6 +138,7 @@ def test_everything() -> None:
             honours_token=True,
         ),
         approvals=ApprovalsConfig(True, True, 7200.0),
+        forge=ForgeConfig(("ci / build", "lint"), 1800.0, 2),
         agent=AgentConfig("claude", model="large", timeout_s=7200.0, env=("PIP_INDEX_URL",)),
         agents={
             Role.REVIEWER: AgentConfig("codex", timeout_s=7200.0, env=("PIP_INDEX_URL",), max_turns=50),
@@ -181,6 +188,10 @@ def test_a_role_of_the_same_kind_inherits_it() -> None:
         ('[ci]\ncommand = [""]\n', "whose first is the program"),
         ('[ci]\ncommand = ["a", 1]\n', "expected a list of arguments"),
         ('[ci]\ncommand = ["a\\u0000"]\n', "without NUL"),
+        (CI + "[forge]\nrequired_checks = true\n", "line 4: forge.required_checks is true, expected a list of texts"),
+        (CI + '[forge]\nrequired_checks = ["a", "a"]\n', "expected each name once"),
+        (CI + f'[forge]\nrequired_checks = ["{"a" * 201}"]\n', "expected at most 50 names"),
+        (CI + "[forge]\nrequired_reviews = 21\n", "a whole number from 0 to 20"),
         (CI + "timeout = -1\n", "line 3: ci.timeout is -1, expected seconds"),
         (CI + 'timeout = "soon"\n', '"90s", "10m", "2h"'),
         (CI + "timeout = true\n", "ci.timeout is true, expected seconds"),

@@ -8,6 +8,9 @@ DELETE FROM steps WHERE task_id = :task_id AND stage = :stage AND round = :round
 -- name: steps_of_round
 SELECT step, evidence, at FROM steps WHERE task_id = :task_id AND stage = :stage AND round = :round;
 
+-- name: marks
+SELECT DISTINCT step FROM steps WHERE task_id = :task_id AND substr(step, 1, length(:prefix)) = :prefix ORDER BY step;
+
 -- name: passed
 SELECT 1 FROM steps WHERE task_id = :task_id AND round = :round AND step = :step LIMIT 1;
 

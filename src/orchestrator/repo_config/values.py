@@ -204,4 +204,6 @@ def _as_list(command: str) -> str:
         parts = []
     if not parts or _SHELL & set(command):
         parts = ["sh", "-c", command]
-    return json.dumps(parts, ensure_ascii=False)
+    listed = json.dumps(parts, ensure_ascii=False)
+    # As TOML writes them: what is shown may have come from a stranger's file.
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in listed)

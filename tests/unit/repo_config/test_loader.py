@@ -183,6 +183,7 @@ def test_a_role_of_the_same_kind_inherits_it() -> None:
         ("ci = 3\n", "line 1: ci is 3, expected a table [ci]"),
         ('[ci]\ncommand = "npm test"\n', "line 2: ci.command is 'npm test', expected a list of arguments, no shell"),
         ('[ci]\ncommand = "npm test"\n', 'is involved: write ["npm", "test"].'),
+        ('[ci]\ncommand = "a\\u007fb"\n', 'write ["a\\U0000007fb"]'),
         ('[ci]\ncommand = "a && b"\n', 'write ["sh", "-c", "a && b"]'),
         ("[ci]\ncommand = []\n", 'expected a list of arguments such as ["python", "-m", "pytest"]'),
         ('[ci]\ncommand = [""]\n', "whose first is the program"),

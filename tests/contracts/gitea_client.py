@@ -17,7 +17,10 @@ CONTRACTS = Path(os.environ.get("ORCH_CONTRACTS") or ROOT.parent / "shared" / "c
 # Gitea since 1.27 calls these fields otherwise and takes both; older ones and Forgejo know only these.
 RENAMED = {"Do": "do", "MergeTitleField": "merge_title_field", "MergeMessageField": "merge_message_field"}
 # Statuses that no description names, each seen on a real server or read in its source.
-UNDOCUMENTED = {("POST", "merge", 422), ("POST", "merge", 500), ("POST", "statuses", 500)}
+UNDOCUMENTED = {
+    *(("POST", "merge", 422), ("POST", "merge", 500), ("POST", "statuses", 500)),
+    ("GET", "/user", 403),  # of a token without read:user
+}
 
 
 @cache

@@ -181,6 +181,34 @@ def test_a_review_names_the_commit_that_it_saw(server: Server) -> None:
     assert server.api("POST", f"/pulls/{number}/reviews", own).status == 422
 
 
+def test_statuses_are_listed_the_oldest_first_and_counted_over_all_pages(server: Server) -> None:
+    """Two of one context are two; which is the newer one their numbers tell."""
+    head = server.branch("one", {"a.txt": "1\n"})
+    for number in range(52):
+        state = "failure" if number == 0 else "success"
+        server.api("POST", f"/statuses/{head}", {"state": state, "context": f"ci/{number % 51:02}"})
+    pages = [
+        server.api("GET", f"/commits/{head}/statuses", sort="leastindex", limit=50, page=n) for n in (1, 2)
+    ]
+    assert [told.headers["x-total-count"] for told in pages] == ["52", "52"]
+    rows = [row for told in pages for row in told.body]
+    assert len(rows) == 52
+    assert len({row["id"] for row in rows}) == 52
+    twice = sorted((row for row in rows if row["context"] == "ci/00"), key=lambda row: row["id"])
+    assert [row["status"] for row in twice] == ["failure", "success"]
+    assert server.api("GET", f"/commits/{'9' * 40}/statuses").status == 404
+
+
+def test_remarks_of_a_review_say_where(server: Server) -> None:
+    head = server.branch("one", {"a.txt": "1\n2\n"})
+    number = server.pull("one").body["number"]
+    remark = {"path": "a.txt", "new_position": 2, "body": "Words"}
+    said = {"event": "COMMENT", "body": "r", "commit_id": head, "comments": [remark]}
+    review = server.api("POST", f"/pulls/{number}/reviews", said).body["id"]
+    [found] = server.api("GET", f"/pulls/{number}/reviews/{review}/comments").body
+    assert (found["path"], found["body"], found["position"]) == ("a.txt", "Words", 2)
+
+
 def test_a_protected_branch_is_moved_by_merging_alone_and_after_its_checks(server: Server) -> None:
     rule = {"branch_name": "main", "enable_status_check": True, "status_check_contexts": ["ci/unit"]}
     assert server.api("POST", "/branch_protections", rule).status == 201

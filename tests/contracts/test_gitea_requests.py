@@ -42,6 +42,17 @@ def test_from_the_branch_to_the_merge(house: RemoteHouse) -> None:
     house.there.rights["orchbot"] = "admin"
     for _ in range(2):
         Hooks(api, GITEA).settle("https://orch.example.org/webhooks/gitea", Secret("s"))
+    house.there.rights["erin"] = "write"
+    for number in range(60):
+        said = {"context": f"ci/{number}", "state": "success"}
+        house.server.say("erin", "POST", house.there, f"/statuses/{head}", said)
+    remark = {"path": "a.txt", "new_position": 1, "body": "Words"}
+    asks = {"event": "REQUEST_CHANGES", "body": "Words", "commit_id": head, "comments": [remark]}
+    house.server.say("erin", "POST", house.there, "/pulls/1/reviews", asks)
+    others = house.forge.others  # type: ignore[attr-defined]
+    assert len(others.checks(head)) == 60
+    [review] = others.reviews(1)
+    assert len(others.remarks(1, review.number)) == 1
     calls = [call for call in house.server.journal.calls if call.path.startswith("/api/v1/")]
     assert {call.method for call in calls} == {"GET", "POST", "PATCH"}
     for call in calls:

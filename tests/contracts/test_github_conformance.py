@@ -172,6 +172,42 @@ def test_a_rule_declines_a_push_to_main_and_all_that_comes_with_it(make: Make) -
     assert server.merged_once_it_is_seen(number, head).status == 200
 
 
+def test_statuses_and_runs_of_a_commit_are_listed(server: Server) -> None:
+    """Two statuses of one context are two; which is the newer one their numbers tell."""
+    head = server.branch("one", {"a.txt": "1\n"})
+    for state in ("failure", "success"):
+        said = {"state": state, "context": "ci", "description": "Words", "target_url": "https://ci.example/1"}
+        assert server.api("POST", f"/statuses/{head}", said).status == 201
+    rows = server.api("GET", f"/commits/{head}/statuses", per_page=100).body
+    assert [row["state"] for row in sorted(rows, key=lambda row: row["id"])] == ["failure", "success"]
+    assert {(row["context"], row["description"], row["target_url"]) for row in rows} == {
+        ("ci", "Words", "https://ci.example/1")
+    }
+    runs = server.api("GET", f"/commits/{head}/check-runs", filter="latest", per_page=100)
+    assert (runs.status, runs.body) == (200, {"total_count": 0, "check_runs": []})
+    assert server.api("GET", f"/commits/{'9' * 40}/statuses").status in (404, 422)
+    assert server.api("GET", f"/commits/{'9' * 40}/check-runs").status in (404, 422)
+
+
+def test_a_review_names_the_commit_and_remarks_say_where(server: Server) -> None:
+    head = server.branch("one", {"a.txt": "1\n2\n"})
+    number = server.pull("one").body["number"]
+    remark = {"path": "a.txt", "line": 2, "body": "Words"}
+    said = {"event": "COMMENT", "body": "r", "commit_id": head, "comments": [remark]}
+    review = server.api("POST", f"/pulls/{number}/reviews", said)
+    assert (review.status, review.body["commit_id"], review.body["state"]) == (200, head, "COMMENTED")
+    [listed] = server.api("GET", f"/pulls/{number}/reviews", per_page=100).body
+    assert listed["id"] == review.body["id"]
+    [found] = server.api("GET", f"/pulls/{number}/reviews/{listed['id']}/comments", per_page=50).body
+    assert (found["path"], found["body"], found["line"]) == ("a.txt", "Words", 2)
+    us = server.call("GET", "/user").body["login"]
+    assert listed["user"]["login"] == us
+    told = server.api("GET", f"/collaborators/{us}/permission")
+    assert (told.status, told.body["permission"] in ("write", "admin")) == (200, True)
+    own = {"event": "APPROVE", "body": "r", "commit_id": head}
+    assert server.api("POST", f"/pulls/{number}/reviews", own).status == 422
+
+
 def test_what_has_not_changed_is_not_counted(server: Server) -> None:
     first = server.api("GET", "")
     left = int(first.headers["x-ratelimit-remaining"])

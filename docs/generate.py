@@ -129,6 +129,7 @@ def http_page() -> str:
         register=nobody,
         restore=cast(Acceptance, nobody),
         connect=nobody,
+        move=nobody,
     )
     routes = [
         [f"`{method} {route.path}`", " ".join((route.endpoint.__doc__ or "").split()).replace("``", "`")]

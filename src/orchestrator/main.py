@@ -33,6 +33,7 @@ class Service:
             self._loop(app.worker, wake=app.wakeups.queue),
             self._loop(app.cleaner),
             self._loop(app.guard_watch),
+            self._loop(app.repository_watch),
             self._loop(app.housekeeper),
         ]
         if app.telegram_outbox is not None:

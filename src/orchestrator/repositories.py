@@ -6,20 +6,22 @@ What must hold: a repository whose forge cannot be opened, or is slow to open, h
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.db import repositories
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, RequestRefused
-from orchestrator.domain.ids import RepoName
+from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.task import Task
 from orchestrator.forges.forge import Forge
 from orchestrator.forges.git_access import SETTINGS, GitAccess
 from orchestrator.forges.local import LocalForge
 from orchestrator.forges.local_create import create_local_forge
 from orchestrator.forges.others import Others
+from orchestrator.forges.remote_forge import RemoteForge
 from orchestrator.forges.remote_open import RemoteForges
 from orchestrator.places import Folders, Place
 from orchestrator.rules.names import usable_prefix, usable_repository_name
@@ -27,6 +29,7 @@ from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.git import Git
 from orchestrator.workspace.clone import Clone
+from orchestrator.workspace.folders import remove_tree
 from orchestrator.workspace.worktree import Workspaces
 
 LOCAL, GITEA, GITHUB = "local", "gitea", "github"  # kinds of forges, as the database has them
@@ -38,6 +41,12 @@ class Elsewhere:
 
     forge: str
     full_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    location: str
+    place: Place
 
 
 class Repositories:
@@ -59,7 +68,7 @@ class Repositories:
         self._git = git
         self._clock = clock
         self._entropy = entropy
-        self._open: dict[str, Place] = {}
+        self._open: dict[str, _Opened] = {}
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # who opens it
 
     def of(self, repo: str) -> Place:
@@ -68,15 +77,27 @@ class Repositories:
         :raises NotFound: it is not registered.
         :raises AuthorityUnreachable: its forge or our clone of it cannot be read.
         """
-        place = self._open.get(repo)
-        if place is not None:
-            return place
+        opened = self._open.get(repo)
+        if opened is not None:
+            return opened.place
         with self._database.read() as tx:
-            known = repositories.get(tx, repo)
+            repositories.get(tx, repo)
         with self._turns[repo]:
             if repo not in self._open:
-                self._open[repo] = self._opened(known)
-            return self._open[repo]
+                with self._database.read() as tx:  # it may have been moved while others opened it
+                    known = repositories.get(tx, repo)
+                self._open[repo] = _Opened(known.location, self._opened(known))
+            return self._open[repo].place
+
+    def let_go(self) -> int:
+        """Let go of what lies elsewhere since it was opened, for somebody may have moved it; how many that were."""
+        with self._database.read() as tx:
+            known = {one.name: one.location for one in repositories.all_repositories(tx)}
+        moved = [name for name, one in list(self._open.items()) if known.get(RepoName(name)) != one.location]
+        for name in moved:
+            with self._turns[name]:
+                self._open.pop(name, None)
+        return len(moved)
 
     def pull_request(self, task: Task) -> str | None:
         """Where people see a task's pull request; None where it has none, or its forge has no pages.
@@ -136,6 +157,45 @@ class Repositories:
                 hint="Push one.",
             )
         return self._added(repositories.Repository(RepoName(name), at.forge, location, prefix))
+
+    def elsewhere(self) -> Iterator[tuple[repositories.Repository, RemoteForges, str]]:
+        """All that lie at a configured server, with what they were called there when they were registered."""
+        with self._database.read() as tx:
+            known = repositories.all_repositories(tx)
+        for one in known:
+            server = self._servers.get(one.forge)
+            full_name = server.name_at(one.location) if server is not None else None
+            if server is not None and full_name is not None:
+                yield one, server, full_name
+
+    @contextmanager
+    def under(self, known: repositories.Repository, full_name: str) -> Iterator[RemoteForge]:
+        """A registered repository's forge under another name, for the length of the block; its own copy is left alone.
+
+        :raises ConfigError: it has a local forge, or cannot be worked on there.
+        :raises AuthorityUnreachable: the server cannot be asked.
+        """
+        server = self._servers.get(known.forge)
+        if server is None:
+            raise ConfigError(
+                f"{known.name} has a local forge, {known.location}, which has no other place; nothing was changed."
+            )
+        location = server.location(full_name)
+        copy = self._folders.mirror(f"{known.name}.{self._entropy.token(4)}")
+        try:
+            objects = self._folders.mirror(known.name) / "objects"
+            yield server.open(known.name, location, copy, objects=objects if objects.is_dir() else None)
+        finally:
+            remove_tree(copy)
+
+    def last_seen(self, known: repositories.Repository, branch: str) -> Sha | None:
+        """Where a branch was when it was last read, by our own copy; None where that does not say."""
+        copy = self._folders.mirror(known.name)
+        if not copy.is_dir():
+            return None
+        asked = ["rev-parse", "-q", "--verify", f"refs/heads/{branch}^{{commit}}"]
+        found = self._git.run(asked, git_dir=copy, check=False)
+        return Sha(found.stdout.decode("ascii").strip()) if found.returncode == 0 else None
 
     def _known(self, name: str, prefix: str) -> repositories.Repository | None:
         """The repository of this name; None where name and prefix are free.

@@ -92,6 +92,10 @@ class Desk(Protocol):
         """Let a repository's tickets come from ``WORKSPACE/PROJECT`` at the configured Plane."""
         ...
 
+    def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
+        """Point a repository to ``owner/name``, where its server has it now."""
+        ...
+
     def repositories(self) -> list[Plain]:
         """What is registered."""
         ...
@@ -195,6 +199,10 @@ class LocalDesk:
     def connect(self, repo: str, plane: str) -> Plain:
         """Let its tickets come from a project at Plane."""
         return views.record(self._app.connect_plane(repo, plane))
+
+    def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
+        """Point it to its new place."""
+        return views.record(self._app.moving.move(repo, to, person=person, reason=reason))
 
     def repositories(self) -> list[Plain]:
         """What is registered."""

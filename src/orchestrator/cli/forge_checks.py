@@ -41,6 +41,10 @@ def forges(
             continue
         full_name = at.location.removeprefix(f"{server.url}/")
         try:
+            now = webhooks_of(at.forge, server, full_name, http, SystemClock()).whereabouts()
+            if now != full_name:
+                yield Finding(Level.FAILED, at.name, *_moved(at.name, full_name, now))
+                continue
             found = _LOOKS[at.forge](http, server, full_name)
         except OutsideError as error:
             yield Finding(Level.WARNING, at.name, error.message, error.hint)
@@ -49,6 +53,13 @@ def forges(
         for one in found:
             level = Level.FAILED if one.prevents else Level.WARNING
             yield Finding(level, at.name, one.text, one.hint)
+
+
+def _moved(name: str, was: str, now: str) -> tuple[str, str]:
+    return (
+        f"It is called {now} at its server now, and was {was}: nothing is done for it there.",
+        f"If that is right: orch repo move {name} --to {now}",
+    )
 
 
 def _webhook(settings: Settings, kind: str, hooks: Hooks) -> list[Complaint]:

@@ -33,6 +33,7 @@ def web_server(app: App, service: Service, local: Secret, *, port: int) -> WebSe
         register=register,
         restore=app.restore,
         connect=app.connect_plane,
+        move=app.moving.move,
         open_paths=OPEN_PATHS,
         signed=intakes(
             app.receiver,

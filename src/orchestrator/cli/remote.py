@@ -107,6 +107,11 @@ class RemoteDesk:
         """Let its tickets come from a project at Plane."""
         return self._ask("POST", f"/repositories/{quote(repo, safe='')}/tracker", {"plane": plane})
 
+    def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
+        """Point it to its new place."""
+        body = {"to": to, "person": person, "reason": reason}
+        return self._ask("POST", f"/repositories/{quote(repo, safe='')}/move", body)
+
     def repositories(self) -> list[Plain]:
         """What is registered."""
         return cast(list[Plain], self._ask("GET", "/repositories")["repositories"])

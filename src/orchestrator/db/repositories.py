@@ -57,6 +57,11 @@ def by_address(tx: Tx, forge: str, addresses: Sequence[str]) -> Repository | Non
     return _repository(row) if row else None
 
 
+def move(tx: Tx, known: Repository, location: str) -> bool:
+    """Say that a repository lies elsewhere now; False where it does not lie any more where it was known to."""
+    return tx.execute("repositories.move", name=known.name, known=known.location, location=location) == 1
+
+
 def next_work_item(tx: Tx, name: RepoName) -> WorkItem:
     """Draw the repository's next number, such as ``ORCH-114``.
 

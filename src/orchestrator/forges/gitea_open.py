@@ -28,6 +28,10 @@ class GiteaForges(RemoteForges):
             ],
         )
 
+    def whereabouts(self, full_name: str) -> str:
+        """What the server calls it now."""
+        return self._api(full_name).whereabouts()
+
     def forge(self, git: RemoteGit, full_name: str) -> GiteaForge:
         """The forge over a repository's git."""
         return GiteaForge(git, self._api(full_name), clock=self.clock, entropy=self.entropy)

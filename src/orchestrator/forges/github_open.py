@@ -36,6 +36,10 @@ class GitHubForges(RemoteForges):
             ],
         )
 
+    def whereabouts(self, full_name: str) -> str:
+        """What the server calls it now."""
+        return self._api(full_name).whereabouts()
+
     def forge(self, git: RemoteGit, full_name: str) -> GitHubForge:
         """The forge over a repository's git."""
         return GitHubForge(git, self._api(full_name), clock=self.clock, entropy=self.entropy)

@@ -73,6 +73,13 @@ class Hooks:
         self._api = api
         self._style = style
 
+    def whereabouts(self) -> str:
+        """What the server calls the repository now.
+
+        :raises AuthorityUnreachable: it cannot be asked.
+        """
+        return self._api.whereabouts()
+
     def leading_to(self, address: str) -> list[Hook]:
         """Those that deliver at an address, the oldest first.
 

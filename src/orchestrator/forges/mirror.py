@@ -70,6 +70,14 @@ class Mirror:
         sweep(self.path)
         return self
 
+    def borrow(self, objects: Path) -> None:
+        """Use the objects of another copy on this machine.
+
+        :raises OSError: the state folder is full or read-only.
+        """
+        (self.path / "objects" / "info").mkdir(exist_ok=True)
+        (self.path / "objects" / "info" / "alternates").write_text(f"{objects.resolve()}\n", encoding="utf-8")
+
     # -- reading -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -208,7 +216,7 @@ def _refused(told: str) -> list[str]:
 def _hint(error: OutsideError) -> str:
     said = f"{error.message} {getattr(error, 'stderr', '')}"
     if any(word in said for word in _RENAMED):
-        return "It answers from another address: was the repository renamed?"
+        return "It answers from another address: was the repository renamed? `orch repo move` takes its new name."
     if any(word in said for word in _SHUT_OUT):
         return "Is the token still valid, and may it write to the repository?"
     return error.hint

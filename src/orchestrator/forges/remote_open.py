@@ -73,28 +73,46 @@ class RemoteForges(ABC):
         """
 
     @abstractmethod
+    def whereabouts(self, full_name: str) -> str:
+        """What the server calls a repository now: its old name leads there when it was renamed or transferred.
+
+        :raises AuthorityUnreachable: the server cannot be asked, or shows us no such repository.
+        """
+
+    @abstractmethod
     def forge(self, git: RemoteGit, full_name: str) -> RemoteForge:
         """The forge over a repository's git."""
 
-    def open(self, repo: RepoName, location: str, mirror: Path) -> RemoteForge:
-        """The forge of a registered repository; ``mirror`` is where our copy of it lies.
+    def open(
+        self, repo: RepoName, location: str, mirror: Path, *, objects: Path | None = None
+    ) -> RemoteForge:
+        """The forge of a registered repository; ``mirror`` is where our copy of it lies, ``objects`` those of another
+        copy, which need not be fetched again.
 
         :raises AuthorityUnreachable: the server cannot be asked, or the location is not one of its repositories.
         :raises OSError: the state folder cannot be written.
         """
-        full_name = location.removeprefix(f"{self.server.url}/")
-        if not self.server.configured or full_name == location or not _FULL_NAME.fullmatch(full_name):
+        full_name = self.name_at(location)
+        if full_name is None:
             raise AuthorityUnreachable(
                 f"{location} is not at the configured server ({self.server.url or 'none'}).",
-                hint=f"Set {self._settings} for it; the token is given to no other.",
+                hint=f"Set {self._settings} for it; the token is given to no other. Has the server another address "
+                "now? `orch repo move` takes it.",
             )
         branch = self.default_branch(full_name)
         access = GitAccess(location, self.server.token)
         copy = Mirror(self._git, mirror, access, clock=self.clock, entropy=self.entropy)
-        git = RemoteGit(
-            copy.open_or_create(branch), repo, branch, clock=self.clock, settle_s=self.server.settle_s
-        )
+        copy.open_or_create(branch)
+        if objects is not None:
+            copy.borrow(objects)
+        git = RemoteGit(copy, repo, branch, clock=self.clock, settle_s=self.server.settle_s)
         return self.forge(git, full_name)
+
+    def name_at(self, location: str) -> str | None:
+        """What a registered repository is called here; None where its address is not of this server."""
+        full_name = location.removeprefix(f"{self.server.url}/")
+        here = self.server.configured and full_name != location and _FULL_NAME.fullmatch(full_name)
+        return full_name if here else None
 
     def location(self, full_name: str) -> str:
         """The address under which a repository is registered, once it is known that it can be worked on.
@@ -108,7 +126,7 @@ class RemoteForges(ABC):
             )
         if not _FULL_NAME.fullmatch(full_name):
             raise ConfigError(
-                f"{ascii(full_name[:_SHOWN])} names no repository; nothing was registered.",
+                f"{ascii(full_name[:_SHOWN])} names no repository; nothing was changed.",
                 hint="Name it as owner/name, as in its address.",
             )
         found = self.lacks(full_name)
@@ -116,7 +134,7 @@ class RemoteForges(ABC):
         why = [*found.why, *([] if same else ["it is shown under another name"])]
         if why:
             raise ConfigError(
-                f"{full_name} cannot be worked on: {', '.join(why)}; nothing was registered.",
+                f"{full_name} cannot be worked on: {', '.join(why)}; nothing was changed.",
                 hint="Change that in the repository's settings.",
             )
         return f"{self.server.url}/{found.full_name}"

@@ -97,8 +97,9 @@ class Comparison:
             runs=[name for name in runs if name in accepted],
         )
 
-    def of(self, repo: RepoName, home: Finding | None) -> Compared:
-        """One repository as it stands. ``home`` is what the state folder shows.
+    def of(self, repo: RepoName, home: Finding | None, *, at: Forge | None = None) -> Compared:
+        """One repository as it stands. ``home`` is what the state folder shows; ``at`` is another forge than its own
+        that is to be compared.
 
         :raises NotFound: it is not registered.
         :raises OutsideError: its forge cannot be read.
@@ -106,7 +107,7 @@ class Comparison:
         with self._database.read() as tx:
             expected = _known(installation.known(tx), repo)
             open_here = [task.id for task in tasks.every_open(tx, repo)]
-        forge = self._places.of(repo).forge
+        forge = at or self._places.of(repo).forge
         mark, main = forge.installation(), forge.tip(forge.default_branch)
         bounds = [sha for sha in {expected.main, expected.merged} if sha is not None]
         # Mostly nothing is new since the last look: then nobody is asked.

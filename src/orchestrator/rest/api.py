@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
@@ -25,11 +25,19 @@ MERGE_TIMEOUT_S = 60.0  # the server merges while we wait
 ANSWER_LIMIT = 8 * 1024 * 1024  # bytes; a page of pull requests with long texts
 MESSAGE_LIMIT = 300  # characters of a server's words that are repeated
 _MOVED = range(300, 400)
+_REPOSITORY = re.compile(
+    r"/repos/(?P<name>[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100})|/repositories/(?P<number>[0-9]{1,18})"
+)
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class Moved(AuthorityUnreachable):
     """The server points to another address, which nobody follows: the token would go there, too."""
+
+    def __init__(self, message: str, *, to: str, hint: str = "") -> None:
+        """``to`` is where it points, as the server says it."""
+        super().__init__(message, hint=hint)
+        self.to = to
 
 
 class TokenRefused(AuthorityUnreachable):
@@ -98,6 +106,32 @@ class RestApi(ABC):
         """
         return good(self.call("GET", path, query=query), f"{self.server}/{self.full_name}")
 
+    def whereabouts(self) -> str:
+        """What the server calls the repository now: its old name leads there when it was renamed or transferred.
+
+        :raises AuthorityUnreachable: it cannot be asked, or there is no such repository for us.
+        """
+        try:
+            return text(mapping(self.asked("").body), "full_name")
+        except Moved as moved:
+            known = self._named_by(moved.to)
+            if known is None:
+                raise
+            return known
+
+    def _named_by(self, address: str) -> str | None:
+        """The repository that an address of this very server names, None where it names none; a number is looked up
+        under an address of our own making."""
+        root, to = urlsplit(self._root), urlsplit(address)
+        here = (to.scheme, to.netloc) in (("", ""), (root.scheme, root.netloc))
+        found = _REPOSITORY.fullmatch(to.path.removeprefix(root.path)) if here else None
+        if found is None:
+            return None
+        if found["name"]:
+            return found["name"]
+        told = good(self.ask("GET", f"/repositories/{found['number']}"), self.server)
+        return text(mapping(told.body), "full_name")
+
     def ask(
         self,
         method: str,
@@ -132,10 +166,12 @@ class RestApi(ABC):
 
     def _read(self, told: HttpAnswer) -> Answer:
         if told.status in _MOVED:
-            to = plain(told.headers.get("location", "another address"))
+            to = told.headers.get("location", "")
             raise Moved(
-                f"{self.server}/{self.full_name} is not there any more: the server points to {to}.",
-                hint="Was the repository renamed? Give it its old name back; its tasks then go on.",
+                f"{self.server}/{self.full_name} is not there any more: the server points to "
+                f"{plain(to) or 'another address'}.",
+                to=to,
+                hint="Was the repository renamed? `orch repo move` takes its new name; its tasks then go on.",
             )
         if told.status == HTTPStatus.UNAUTHORIZED:
             raise TokenRefused(

@@ -37,6 +37,9 @@ Register = Callable[
 ]  # checkout, or where it lies at a server; name, prefix
 """Registers a checkout on this machine: its path, the repository's name, the prefix of its work items."""
 
+Move = Callable[..., Repository]
+"""Points a repository to its new place: its name, and ``owner/name`` there; ``person`` and ``reason``."""
+
 Connect = Callable[[str, str], TrackerProject]
 """Lets a repository's tickets come from a project: the repository's name, and ``workspace/PROJECT`` at Plane."""
 
@@ -69,6 +72,7 @@ def create_api(
     build_sha: str = "",
     restore: Acceptance | None = None,
     connect: Connect | None = None,
+    move: Move | None = None,
 ) -> FastAPI:
     """The application: its routes behind its door.
 
@@ -95,6 +99,8 @@ def create_api(
         _registering(api, register)
     if connect is not None:
         _connecting(api, connect)
+    if move is not None:
+        _moving(api, move)
     if restore is not None:
         _restoring(api, restore)
     return api
@@ -249,6 +255,14 @@ def _connecting(api: FastAPI, connect: Connect) -> None:
     ) -> Json:
         """Let a repository's tickets come from a project at the configured Plane; 409 where they have another place."""
         return Json(views.record(connect(name, wanted.plane)), 201)
+
+
+def _moving(api: FastAPI, move: Move) -> None:
+    @api.post("/repositories/{name}/move", tags=["acting"])
+    def moved(name: str, wanted: Annotated[bodies.MoveBody, Depends(bodies.reader(bodies.MoveBody))]) -> Json:
+        """Point a repository that was renamed or transferred at its server to its new place; 409 where that is another
+        repository."""
+        return Json(views.record(move(name, wanted.to, person=wanted.person, reason=wanted.reason)))
 
 
 def _restoring(api: FastAPI, restore: Acceptance) -> None:

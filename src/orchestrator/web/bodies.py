@@ -97,6 +97,12 @@ class RepositoryBody(_Body):
         return Elsewhere(GITHUB, self.github) if self.github is not None else None
 
 
+class MoveBody(_Decided):
+    """``POST /repositories/{name}/move``: ``owner/name``, as its server calls it now."""
+
+    to: _Name
+
+
 class TrackerBody(_Body):
     """``POST /repositories/{name}/tracker``: ``workspace/PROJECT`` at the configured Plane."""
 

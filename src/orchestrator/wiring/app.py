@@ -5,6 +5,7 @@ from functools import cached_property
 from orchestrator.daemons.ticket_watch import TicketWatch
 from orchestrator.domain.lease import Actor
 from orchestrator.installation.acceptance import Acceptance
+from orchestrator.installation.moving import Moving
 from orchestrator.installation.survey import Surveyor
 from orchestrator.operations.desk import Operations
 from orchestrator.wiring.watch import Watch
@@ -25,6 +26,11 @@ class App(Watch):
             entropy=self.entropy,
             wake=self.wake_for(Actor.OPERATOR),
         )
+
+    @cached_property
+    def moving(self) -> Moving:
+        """What a person does about a repository that was renamed."""
+        return Moving(self.database, self.places, self.comparison, wake=self.wake_for(Actor.OPERATOR))
 
     @cached_property
     def operations(self) -> Operations:

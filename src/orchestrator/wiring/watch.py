@@ -13,6 +13,7 @@ from orchestrator.daemons.lease_reaper import LeaseReaper
 from orchestrator.daemons.lost_jobs import LostJobs
 from orchestrator.daemons.reconciler import Reconciler
 from orchestrator.daemons.recovery import Recovery
+from orchestrator.daemons.repository_watch import RepositoryWatch
 from orchestrator.daemons.self_deploys import SelfDeploys
 from orchestrator.daemons.silent_authorities import SilentAuthorities
 from orchestrator.domain.ids import RepoName, Sha
@@ -110,8 +111,15 @@ class Watch(Post):
         """Watches the marks on the forges."""
         interval_s = self.settings.reconciler_interval_s
         if not self.home:
-            return GuardWatch(self.guard, interval_s=interval_s)
-        return GuardWatch(self.guard, interval_s=interval_s, looked=self.wakeups.queue.set)
+            return GuardWatch(self.guard, self.places.let_go, interval_s=interval_s)
+        return GuardWatch(
+            self.guard, self.places.let_go, interval_s=interval_s, looked=self.wakeups.queue.set
+        )
+
+    @cached_property
+    def repository_watch(self) -> RepositoryWatch:
+        """Notices what was renamed at its server."""
+        return RepositoryWatch(self.database, self.places, scope=self.settings.reconciler_scope)
 
     @cached_property
     def drift_watch(self) -> DriftWatch:

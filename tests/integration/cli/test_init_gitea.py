@@ -9,6 +9,7 @@ from orchestrator.played.gitea import FakeGitea, Repository, Style
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, repository_at
 from tests.fixtures_orch import CONFIG, Here, Orch
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -142,3 +143,44 @@ def test_without_a_server_there_is_nothing_to_name(here: Here, orch: Orch) -> No
     said = here("init", "--gitea", NAME, cwd=orch.checkout().folder)
     assert said.code == 2
     assert "No Gitea or Forgejo is configured" in said.err
+
+
+def test_a_renamed_repository_is_named_by_doctor_and_moved(
+    server: FakeGitea, here: Here, orch: Orch, mine: tuple[Hand, Repository]
+) -> None:
+    hand, there = mine
+    assert here("repo", "list").code == 2
+    assert here("init", "--gitea", NAME, cwd=hand.folder).code == 0
+    hand.commit("Deliver tickets", {".orchestrator.toml": CONFIG})
+    hand.git("push", "-q", str(there.path), "HEAD:main")
+    server.rename(there, "store")
+    doctor = here("doctor", cwd=hand.folder)
+    assert doctor.code == 1
+    assert "orch repo move shop --to acme/store" in doctor.out
+    assert f"{server.url}/{NAME}" in here("repo", "list").out
+    repository_at(server, orch.checkout("other", files={"OTHER.md": "Other\n"}), "acme/other")
+    refused = here("repo", "move", "shop", "--to", "acme/other")
+    assert refused.code == 2
+    assert "acme/other is not shop as it was: its main does not contain" in refused.err
+    moved = here("repo", "move", "shop", "--to", "acme/store")
+    assert (moved.code, moved.err) == (0, "")
+    assert f"git remote set-url orch {server.url}/acme/store" in moved.out
+    assert here("repo", "move", "shop", "--to", "../store").code == 2
+    assert here("repo", "move", "nosuch", "--to", "acme/store").code in (2, 3)
+
+
+@pytest.mark.long
+def test_a_renamed_repository_is_moved_by_a_service_that_runs(
+    orch: Orch, server: FakeGitea, mine: tuple[Hand, Repository]
+) -> None:
+    hand, there = mine
+    assert orch("init", "--gitea", NAME, cwd=hand.folder).code == 0
+    with orch.serving():
+        wait_until(lambda: there.sha("refs/orch/installation"))
+        server.rename(there, "store")
+        moved = orch("repo", "move", "shop", "--to", "acme/store", "--json", "--reason", "renamed")
+        assert moved.code == 0, moved.err
+        assert moved.data["location"] == f"{server.url}/acme/store"
+        other = orch("repo", "move", "shop", "--to", "acme/nosuch")
+        assert other.code == 3
+    assert "acme/store" in orch("repo", "list").out

@@ -110,6 +110,39 @@ def test_another_address_is_not_followed(status: int) -> None:
         Asked(answered(status, b"", location="https://evil.example/x")).api.pull(1, "main")
 
 
+@pytest.mark.parametrize(
+    ("to", "answers", "known"),
+    [
+        ("https://api.github.com/repositories/7", [answered(200, {"full_name": "acme/store"})], "acme/store"),
+        ("/repos/acme/store", [], "acme/store"),
+        ("https://api.github.com/repos/acme/store", [], "acme/store"),
+        ("https://evil.example/repos/acme/store", [], None),
+        ("https://api.github.com/repos/acme/store/../../user", [], None),
+        ("https://api.github.com/user", [], None),
+        (
+            "https://api.github.com/repositories/7?x",
+            [answered(200, {"full_name": "acme/store"})],
+            "acme/store",
+        ),
+        ("", [], None),
+    ],
+)
+def test_a_new_name_is_learned_from_the_same_server_alone(
+    to: str, answers: list[HttpAnswer], known: str | None
+) -> None:
+    asked = Asked(answered(301, {}, location=to), *answers)
+    if known is None:
+        with pytest.raises(AuthorityUnreachable, match="not there any more"):
+            asked.api.whereabouts()
+    else:
+        assert asked.api.whereabouts() == known
+    assert all(url.startswith("https://api.github.com/repo") for url in asked.server.asked)
+
+
+def test_where_it_is_the_server_says_itself() -> None:
+    assert Asked(answered(200, FACTS | {"full_name": "Acme/Shop"})).api.whereabouts() == "Acme/Shop"
+
+
 def test_the_parts_of_a_refusal_are_told() -> None:
     body = {"message": "Validation Failed", "errors": [{"message": "No commits between main and x"}, 7, {}]}
     said = refusal(Asked(answered(422, body)).api.close(1), "close it")

@@ -8,6 +8,9 @@ SELECT * FROM repositories WHERE name = :name;
 -- name: all
 SELECT * FROM repositories ORDER BY name LIMIT 1000;
 
+-- name: move
+UPDATE repositories SET location = :location WHERE name = :name AND location = :known;
+
 -- name: next_number
 UPDATE repositories SET next_number = next_number + 1 WHERE name = :name RETURNING prefix, next_number - 1 AS number;
 

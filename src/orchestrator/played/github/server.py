@@ -12,7 +12,7 @@ from orchestrator.played.common.git_side import serve_git
 from orchestrator.played.common.hooks import Hook, Hooks
 from orchestrator.played.common.served import Answer, Asked, Served, secret_of
 from orchestrator.played.github import bodies
-from orchestrator.played.github.api import Request, answer, refused
+from orchestrator.played.github.api import Request, answer, missing, refused
 from orchestrator.played.github.hooks import EVENTS, headers
 from orchestrator.played.github.repository import Pull, Repository
 
@@ -139,6 +139,11 @@ class FakeGitHub(Served):
         body = asked.json() or {}
         if (asked.method, below) == ("GET", "/user"):
             return Answer(200, bodies.user(login))
+        if asked.method == "GET" and below.startswith("/repositories/"):
+            number = below.removeprefix("/repositories/")
+            known = next((one for one in self.repositories.values() if str(one.id) == number), None)
+            seen = known is not None and known.rights.get(login)
+            return Answer(200, bodies.repository(self.url, known, login)) if known and seen else missing()
         if (asked.method, below) == ("POST", "/user/repos"):
             repo = self.create(login, body["name"], private=body.get("private", False))
             repo.rights[login] = "admin"

@@ -43,6 +43,9 @@ class Service:
         if app.plane_outbox is not None and app.ticket_watch is not None:
             loops.append(self._loop(app.plane_outbox, wake=app.wakeups.told))
             loops.append(self._loop(app.ticket_watch, wake=app.wakeups.tickets))
+        if app.issues_outbox is not None and app.issue_watch is not None:
+            loops.append(self._loop(app.issues_outbox, wake=app.wakeups.told_at_github))
+            loops.append(self._loop(app.issue_watch, wake=app.wakeups.issues))
         if app.settings.on_postgres:  # a file has one owner
             loops.append(self._loop(app.schema_watch))
         if app.settings.reaper_enabled:

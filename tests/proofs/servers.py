@@ -19,7 +19,7 @@ from typing import Any
 from orchestrator.played.common.faults import How
 from orchestrator.played.plane.server import KEY
 from orchestrator.repositories import GITEA, GITHUB, Elsewhere
-from orchestrator.trackers.plane import external_id
+from orchestrator.trackers.telling import message_mark
 from orchestrator.wiring import App
 from tests.fixtures_git_server import NAME
 from tests.proofs import house
@@ -124,7 +124,7 @@ class Servers:
 
     def _connect(self, app: App) -> None:
         app.register_elsewhere(Elsewhere(self.kind, NAME), name=REPO, prefix="S")
-        app.connect_plane(REPO, "acme/SHOP")
+        app.connect_tracker(REPO, "acme/SHOP")
 
     def _both_tested(self, app: App) -> None:
         self._connect(app)
@@ -224,6 +224,6 @@ def findings(world: World) -> Iterator[str]:
         sent = world.rows(
             "SELECT stable_id FROM outbox WHERE task_id = ? AND kind <> 'alert' ORDER BY id", task["id"]
         )
-        wanted = [external_id(SimpleNamespace(**dict(task)), row["stable_id"]) for row in sent]
+        wanted = [message_mark(SimpleNamespace(**dict(task)), row["stable_id"]) for row in sent]
         if ticket["said"] != wanted:
             yield f"ticket: {task['work_item']} was told {ticket['said']} there, and not {wanted}"

@@ -31,6 +31,7 @@ from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import SystemHttp
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.trackers import plane_trial
+from orchestrator.trackers.github_trial import add_labels
 from orchestrator.trackers.plane import NAME as PLANE
 from orchestrator.trackers.plane_open import PlaneProjects
 from orchestrator.trackers.plane_project import PlaneProject
@@ -152,6 +153,8 @@ def _of_forge(kind: str, names: Sequence[str], wait_s: float) -> Iterator[Findin
             git = Git(SystemProcesses())
             change = partial(trial.push_a_branch, at.location, server, git, clock, entropy)
             yield _tried(settings, at.name, kind, change, wait_s)
+    if kind == GITHUB:
+        yield from _issues_of(settings, [at.name for at in known])
     if signing.made is not None:
         text = f"the service does not know the webhook's secret yet: it lies in {signing.made}"
         hint = f"Set {signing.variable}_FILE to that, restart the service, and call this again."
@@ -174,6 +177,23 @@ def _hooked(hooks: Hooks, about: str, address: str, signing: _Signing) -> Iterat
         if more := ", ".join(str(hook.number) for hook in leading[1:]):
             text = f"more webhooks deliver there ({more}): each event comes more than once"
             yield Finding(Level.WARNING, about, text, "Remove them.")
+
+
+def _issues_of(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:
+    """The labels of those whose tickets are their issues, and what is wrong with these."""
+    with open_readonly(settings, os.environ) as app:
+        with app.database.read() as tx:
+            known = [at.repo for at in tickets.projects(tx, GITHUB) if at.repo in names]
+        for repo in known:
+            try:
+                made = add_labels(app.issues.opened(repo), settings.github_labels)
+            except OutsideError as error:
+                text = f"its labels could not be made: {error.message}"
+                yield Finding(Level.WARNING, repo, text, error.hint)
+            else:
+                if made:
+                    yield Finding(Level.OK, repo, f"made the labels {', '.join(made)}")
+    yield from trackers(settings, os.environ, only=known)
 
 
 def _of_plane(names: Sequence[str], wait_s: float) -> Iterator[Finding]:

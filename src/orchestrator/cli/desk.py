@@ -88,8 +88,9 @@ class Desk(Protocol):
         """Register a checkout on this machine, or its repository ``at`` a configured server."""
         ...
 
-    def connect(self, repo: str, plane: str) -> Plain:
-        """Let a repository's tickets come from ``WORKSPACE/PROJECT`` at the configured Plane."""
+    def connect(self, repo: str, plane: str | None) -> Plain:
+        """Let a repository's tickets come from ``WORKSPACE/PROJECT`` at the configured Plane, or, where none is named,
+        from its issues at GitHub."""
         ...
 
     def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
@@ -196,9 +197,9 @@ class LocalDesk:
             return views.record(self._app.register_elsewhere(at, name=name, prefix=prefix))
         return views.record(self._app.register_repository(source, name=name, prefix=prefix))
 
-    def connect(self, repo: str, plane: str) -> Plain:
-        """Let its tickets come from a project at Plane."""
-        return views.record(self._app.connect_plane(repo, plane))
+    def connect(self, repo: str, plane: str | None) -> Plain:
+        """Let its tickets come from a project at Plane, or from its issues."""
+        return views.record(self._app.connect_tracker(repo, plane))
 
     def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
         """Point it to its new place."""

@@ -32,7 +32,7 @@ def web_server(app: App, service: Service, local: Secret, *, port: int) -> WebSe
         local_token=local.reveal(),
         register=register,
         restore=app.restore,
-        connect=app.connect_plane,
+        connect=app.connect_tracker,
         move=app.moving.move,
         open_paths=OPEN_PATHS,
         signed=intakes(

@@ -25,6 +25,7 @@ from orchestrator.runtime.process import Processes, SystemProcesses
 @click.option(
     "--plane", metavar="WORKSPACE/PROJECT", help="Where its tickets lie at the Plane of ORCH_PLANE_URL."
 )
+@click.option("--issues", is_flag=True, help="Its tickets are its issues at GitHub.")
 @click.option("--check", is_flag=True, help="Run its checks once, in a clean copy of the last commit.")
 @json_option
 def command(
@@ -34,6 +35,7 @@ def command(
     gitea: str | None,
     github: str | None,
     plane: str | None,
+    issues: bool,
     check: bool,
     as_json: bool,
 ) -> int:
@@ -46,12 +48,18 @@ def command(
     With --gitea or --github its forge is the repository of that name at your server, and `orch` names that.
 
     With --plane tickets of that project at your Plane are taken, too: those with the label `orch`, unless
-    ORCH_PLANE_LABELS and ORCH_PLANE_TAKE_STATES say otherwise. That may be said later as well.
+    ORCH_PLANE_LABELS and ORCH_PLANE_TAKE_STATES say otherwise. With --issues tickets are the issues of a repository at
+    GitHub: those with the label `orch`, unless ORCH_GITHUB_LABELS says otherwise. Either may be said later as well.
 
     With --check it also runs [ci] command once as a ticket's checks will be run, and warns where it fails or tests
     nothing. That changes neither the checkout nor the exit code.
     """
     there = _elsewhere(gitea, github)
+    if issues and plane is not None:
+        raise ConfigError(
+            "A repository's tickets come from one place; nothing was registered.",
+            hint="Leave out --issues or --plane.",
+        )
     processes = SystemProcesses()
     git = Git(processes)
     found = look.look_at(git, path)
@@ -64,7 +72,7 @@ def command(
             _same(at, name, prefix, there)
         else:
             at = look.register(desk, git, found, name, prefix, there=there)
-        tracker = desk.connect(at.name, plane) if plane is not None else None
+        tracker = desk.connect(at.name, plane) if issues or plane is not None else None
     wrote = config is None
     did = _configured(found, at) if wrote else [f"{look.CONFIG_FILE} is there and in order."]
     did.append(
@@ -72,7 +80,8 @@ def command(
     )
     did += look.settle(git, found, at)
     if tracker is not None:
-        did.append(f"Its tickets come from {tracker['location']}, project {plane}, as well.")
+        which = f"project {plane}" if plane is not None else "its issues"
+        did.append(f"Its tickets come from {tracker['location']}, {which}, as well.")
     committed = _committed(git, found)
     tried = _tried(git, processes, found) if check else None
     push = f" && git push {look.REMOTE} {found.branch}" if at.elsewhere else ""

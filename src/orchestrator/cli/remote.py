@@ -103,9 +103,10 @@ class RemoteDesk:
         place = {"path": str(source)} if at is None else {at.forge: at.full_name}
         return self._ask("POST", "/repositories", {**place, "name": name, "prefix": prefix})
 
-    def connect(self, repo: str, plane: str) -> Plain:
-        """Let its tickets come from a project at Plane."""
-        return self._ask("POST", f"/repositories/{quote(repo, safe='')}/tracker", {"plane": plane})
+    def connect(self, repo: str, plane: str | None) -> Plain:
+        """Let its tickets come from a project at Plane, or from its issues."""
+        place: dict[str, object] = {"issues": True} if plane is None else {"plane": plane}
+        return self._ask("POST", f"/repositories/{quote(repo, safe='')}/tracker", place)
 
     def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
         """Point it to its new place."""

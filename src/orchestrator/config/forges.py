@@ -5,12 +5,12 @@ from pathlib import Path
 
 from orchestrator.config import values
 from orchestrator.config.fields import bearer, period, secret_file, setting, webhook_secret
-from orchestrator.config.plane import PlaneSettings
+from orchestrator.config.github_issues import GitHubIssueSettings
 from orchestrator.config.secret import Secret, Secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgeSettings(PlaneSettings):
+class ForgeSettings(GitHubIssueSettings):
     """Servers at which repositories lie. Records with slots have one line of descent, so that tickets stand above."""
 
     gitea_webhook_secret: Secrets = webhook_secret("Gitea or Forgejo")

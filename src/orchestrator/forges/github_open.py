@@ -17,9 +17,12 @@ class GitHubForges(RemoteForges):
     kind = "github"
     called = "GitHub"
 
-    def __init__(self, server: Server, git: Git, http: Http, *, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self, server: Server, git: Git, http: Http, *, clock: Clock, entropy: Entropy, limits: Limits
+    ) -> None:
+        """``limits`` are those of the token, whatever else it is used for."""
         super().__init__(server, git, http, clock=clock, entropy=entropy)
-        self._limits = Limits(clock)
+        self._limits = limits
 
     def default_branch(self, full_name: str) -> str:
         """What the server calls it."""

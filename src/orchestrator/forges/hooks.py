@@ -53,7 +53,10 @@ GITEA = HookStyle(
 )
 GITHUB = HookStyle(
     kind="web",
-    events=("push", "pull_request", "pull_request_review", "status", "check_run", "workflow_run"),
+    events=(
+        *("push", "pull_request", "pull_request_review", "status", "check_run", "workflow_run"),
+        *("issues", "issue_comment"),
+    ),
     page=("per_page", 100),
 )
 

@@ -6,14 +6,14 @@ user's. On failure: see :mod:`~orchestrator.rest.api`.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable
-from orchestrator.rest.api import RestApi, mapping
+from orchestrator.rest.api import Answer, RestApi, mapping
 from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.http import Http, HttpAnswer
 
@@ -76,15 +76,21 @@ class GitHubRest(RestApi):
         return told
 
     def rows(
-        self, path: str, query: Mapping[str, object], *, within: str = ""
+        self,
+        path: str,
+        query: Mapping[str, object],
+        *,
+        within: str = "",
+        ask: Callable[[str, Mapping[str, object]], Answer] | None = None,
     ) -> Iterator[Mapping[str, object]]:
-        """A list, over all its pages; ``within`` names where in an answer it is. The pages are counted by us: the
-        addresses that the server gives may be some that only it can reach.
+        """A list, over all its pages; ``within`` names where in an answer it is, ``ask`` is who gets a good one, if not
+        :meth:`asked`. The pages are counted by us: the addresses that the server gives may be some that only it can
+        reach.
 
         :raises AuthorityUnreachable: it cannot be asked for, or has no end.
         """
         for page in range(1, PAGES + 1):
-            answer = self.asked(path, {**query, "per_page": PAGE, "page": page})
+            answer = (ask or self.asked)(path, {**query, "per_page": PAGE, "page": page})
             found = mapping(answer.body).get(within) if within else answer.body
             if not isinstance(found, list):
                 raise AuthorityUnreachable(f"{self.server} answered no list for {path}.")

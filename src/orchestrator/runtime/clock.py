@@ -51,6 +51,17 @@ def parse_stamp(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
 
 
+def moment(text: str) -> datetime:
+    """A time as others write it: ISO 8601, with a zone.
+
+    :raises ValueError: it is none, or has no zone.
+    """
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return found
+
+
 def stamp_after(clock: Clock, seconds: float) -> str:
     """The stamp ``seconds`` from now."""
     return stamp(clock.utc() + timedelta(seconds=seconds))

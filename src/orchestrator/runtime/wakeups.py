@@ -32,6 +32,8 @@ class Wakeups:
         self.inbox = threading.Event()  # something has arrived, or its task may have become free
         self.tickets = threading.Event()  # a tracker elsewhere has hinted at something
         self.told = threading.Event()  # a message may be waiting for a ticket elsewhere
+        self.issues = threading.Event()  # GitHub has hinted at an issue
+        self.told_at_github = threading.Event()  # a message may be waiting for an issue
         self.stopping = threading.Event()  # the service ends: nobody waits for anything outside any more
         self._lock = threading.Lock()
         self._on_tasks: Callable[[Iterable[int], Actor], None] | None = None
@@ -115,3 +117,5 @@ class Wakeups:
         self.inbox.set()
         self.tickets.set()
         self.told.set()
+        self.issues.set()
+        self.told_at_github.set()

@@ -7,7 +7,6 @@ between our look and our write is overwritten, stands in its log, and is heard a
 What is told is kept beside the database as well, as for tickets of our own: ``orch task show`` reads it there.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,7 +22,8 @@ from orchestrator.trackers.plane_api import Answer
 from orchestrator.trackers.plane_project import PlaneProject
 from orchestrator.trackers.plane_records import PlaneItem, PlaneState
 from orchestrator.trackers.plane_states import state_of
-from orchestrator.trackers.plane_text import about_stage, as_html
+from orchestrator.trackers.plane_text import as_html
+from orchestrator.trackers.telling import about_stage, message_mark
 from orchestrator.trackers.tracker import Tracker
 
 log = structlog.get_logger(__name__)
@@ -121,19 +121,13 @@ class PlaneTracker:
 
     def _say(self, task: Task, text: str, message_id: str) -> None:
         project, ticket = self._project_of(task), _ticket(task)
-        told = project.comment(ticket, as_html(self._redactor.text(text)), external_id(task, message_id))
+        told = project.comment(ticket, as_html(self._redactor.text(text)), message_mark(task, message_id))
         if told.ok or told.status == _KNOWN:
             return
         if told.status in (403, _GONE) and project.item(ticket) is None:
             log.info("ticket is gone", task=task.work_item)
             return
         raise _refused(told, "take the comment")
-
-
-def external_id(task: Task, message_id: str) -> str:
-    """What makes a message the same one at Plane, where other installations may write to the same project."""
-    about = f"{task.repo}\n{task.work_item}\n{task.created_at}\n{message_id}"
-    return f"orch-{hashlib.sha256(about.encode('utf-8', 'replace')).hexdigest()[:40]}"
 
 
 def _ticket(task: Task) -> str:

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import OutsideError
 from orchestrator.rules.trailers import one_line, whole_number
+from orchestrator.runtime import clock
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed, clock_ahead_s
 from orchestrator.trackers.pace import Pace
@@ -228,9 +229,6 @@ def moment(said: str) -> datetime:
     :raises OutsideError: it is none.
     """
     try:
-        found = datetime.fromisoformat(said)
+        return clock.moment(said)
     except ValueError as error:
         raise OutsideError("Plane answered a time that is none.") from error
-    if found.tzinfo is None:
-        raise OutsideError("Plane answered a time without a zone.")
-    return found

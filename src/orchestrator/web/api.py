@@ -40,7 +40,7 @@ Register = Callable[
 Move = Callable[..., Repository]
 """Points a repository to its new place: its name, and ``owner/name`` there; ``person`` and ``reason``."""
 
-Connect = Callable[[str, str], TrackerProject]
+Connect = Callable[[str, str | None], TrackerProject]
 """Lets a repository's tickets come from a project: the repository's name, and ``workspace/PROJECT`` at Plane."""
 
 _Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT)]
@@ -253,7 +253,8 @@ def _connecting(api: FastAPI, connect: Connect) -> None:
     def add(
         name: str, wanted: Annotated[bodies.TrackerBody, Depends(bodies.reader(bodies.TrackerBody))]
     ) -> Json:
-        """Let a repository's tickets come from a project at the configured Plane; 409 where they have another place."""
+        """Let a repository's tickets come from a project at the configured Plane, or be its issues at GitHub; 409 where
+        they have another place."""
         return Json(views.record(connect(name, wanted.plane)), 201)
 
 

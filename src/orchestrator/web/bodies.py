@@ -104,9 +104,17 @@ class MoveBody(_Decided):
 
 
 class TrackerBody(_Body):
-    """``POST /repositories/{name}/tracker``: ``workspace/PROJECT`` at the configured Plane."""
+    """``POST /repositories/{name}/tracker``: ``workspace/PROJECT`` at the configured Plane, or the repository's own
+    issues at GitHub."""
 
-    plane: _Name
+    plane: _Name | None = None
+    issues: bool = False
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.issues is (self.plane is not None):
+            raise ValueError("one of plane and issues")
+        return self
 
 
 _B = TypeVar("_B", bound=BaseModel)

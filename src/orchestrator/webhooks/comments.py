@@ -8,6 +8,7 @@ command or in none.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.rules.html_text import NOBODYS, readable
@@ -16,6 +17,7 @@ from orchestrator.webhooks.fields import clean
 COMMENT_LIMIT = 20_000  # characters of HTML that are looked at
 REASON_LIMIT = 2_000
 _NOT_SAID = NOBODYS | {"blockquote"}  # somebody else's words, or nobody's
+_QUOTED = re.compile(r"^ {0,3}>.*\n?(?:.*\S.*\n?)*", re.MULTILINE)  # up to an empty line, marked or not
 _COMMAND = re.compile(r"orch(?: task)? (approve|reject|cancel|retry)(?:\s+(.*))?", re.IGNORECASE)
 _WORK_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9_.]*-[0-9]+")
 _SHA = re.compile(r"[0-9a-fA-F]{7,64}")
@@ -32,10 +34,18 @@ class Command:
 
 
 def command_in(html: str) -> Command | None:
-    """The command of a comment, None where its first line is none."""
-    lines = [
-        line for line in map(clean, readable(html[:COMMENT_LIMIT], unsaid=_NOT_SAID).splitlines()) if line
-    ]
+    """The command of a comment in HTML, None where its first line is none."""
+    return _command(readable(html[:COMMENT_LIMIT], unsaid=_NOT_SAID).splitlines())
+
+
+def command_in_markdown(text: str) -> Command | None:
+    """The command of a comment in Markdown, None where its first line is none."""
+    said = _QUOTED.sub("", text[:COMMENT_LIMIT].replace("\r\n", "\n"))
+    return _command(readable(said, unsaid=_NOT_SAID).replace("`", "").splitlines())
+
+
+def _command(said: Sequence[str]) -> Command | None:
+    lines = [line for line in map(clean, said) if line]
     found = _COMMAND.fullmatch(lines[0]) if lines else None
     if found is None:
         return None

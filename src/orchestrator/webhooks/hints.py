@@ -59,7 +59,7 @@ class ForgeHandler(ABC):
 
     def task_of(self, tx: Tx, kind: str, payload: object) -> Task | None:
         """By branch, by number, or by commit, whatever the kind tells."""
-        repo = self._repository(tx, payload)
+        repo = self.repository(tx, payload)
         if repo is None:
             return None
         if kind in ("push", "delete"):
@@ -82,7 +82,7 @@ class ForgeHandler(ABC):
         deal = self._deal_with(delivery.kind)
         if deal is None:
             return NOTHING
-        repo = self._repository(tx, delivery.payload)
+        repo = self.repository(tx, delivery.payload)
         if repo is None and _shown(delivery.payload) is None:
             raise MalformedDelivery("The delivery names no repository.")
         if repo is None:
@@ -155,7 +155,7 @@ class ForgeHandler(ABC):
             return ENDED
         return _noted(tx, delivery, task, f"pull request {number} was reviewed")
 
-    def _repository(self, tx: Tx, payload: object) -> RepoName | None:
+    def repository(self, tx: Tx, payload: object) -> RepoName | None:
         """By any of the addresses under which the forge shows it."""
         shown = _shown(payload)
         if shown is None:

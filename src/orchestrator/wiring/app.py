@@ -8,6 +8,7 @@ from orchestrator.installation.acceptance import Acceptance
 from orchestrator.installation.moving import Moving
 from orchestrator.installation.survey import Surveyor
 from orchestrator.operations.desk import Operations
+from orchestrator.trackers.source import TicketSource
 from orchestrator.wiring.watch import Watch
 
 
@@ -52,17 +53,28 @@ class App(Watch):
     @cached_property
     def ticket_watch(self) -> TicketWatch | None:
         """Reads tickets at Plane; None where none is configured."""
-        if not self.plane.access.configured:
-            return None
         settings = self.settings
+        silence_s = settings.plane_silence_s if settings.plane_webhook_secret else None
+        configured = self.plane.access.configured
+        return self._watching(self.plane, settings.plane_poll_interval_s, silence_s) if configured else None
+
+    @cached_property
+    def issue_watch(self) -> TicketWatch | None:
+        """Reads issues at GitHub; None where no token is configured."""
+        settings = self.settings
+        silence_s = settings.github_silence_s if settings.github_webhook_secret else None
+        configured = self.issues.configured
+        return self._watching(self.issues, settings.github_poll_interval_s, silence_s) if configured else None
+
+    def _watching(self, source: TicketSource, interval_s: float, silence_s: float | None) -> TicketWatch:
         return TicketWatch(
             self.database,
-            self.plane,
+            source,
             self.receiver,
             self.operations.add_task,
-            interval_s=settings.plane_poll_interval_s,
-            silence_s=settings.plane_silence_s if settings.plane_webhook_secret else None,
-            alert_s=settings.in_doubt_alert_s,
+            interval_s=interval_s,
+            silence_s=silence_s,
+            alert_s=self.settings.in_doubt_alert_s,
             clock=self.clock,
         )
 

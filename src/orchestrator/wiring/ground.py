@@ -35,6 +35,7 @@ from orchestrator.ownership.registration import WORKER, OwnHome, Registration
 from orchestrator.ownership.term import Term
 from orchestrator.places import Folders
 from orchestrator.repositories import Repositories
+from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
 from orchestrator.runtime.git import Git
@@ -44,6 +45,7 @@ from orchestrator.runtime.sessions import SystemSessions
 from orchestrator.runtime.wakeups import Wakeups
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 from orchestrator.stage_engine.situation import Configs
+from orchestrator.trackers.github_open import GitHubProjects
 from orchestrator.trackers.local import LocalTracker
 from orchestrator.trackers.plane_open import plane_projects
 from orchestrator.transition_lease import Ownership
@@ -100,13 +102,23 @@ class Ground:
         self.git = Git(outside.processes)
         self.http = outside.http
         at = servers(settings)
+        self.github_limits = Limits(self.clock)  # of the token, whatever it is used for
         self.places = Repositories(
             database,
             self.folders,
             self.git,
             servers=[
-                kind(at[kind.kind], self.git, self.http, clock=self.clock, entropy=self.entropy)
-                for kind in (GiteaForges, GitHubForges)
+                GiteaForges(
+                    at[GiteaForges.kind], self.git, self.http, clock=self.clock, entropy=self.entropy
+                ),
+                GitHubForges(
+                    at[GitHubForges.kind],
+                    self.git,
+                    self.http,
+                    clock=self.clock,
+                    entropy=self.entropy,
+                    limits=self.github_limits,
+                ),
             ],
             clock=self.clock,
             entropy=self.entropy,
@@ -158,6 +170,15 @@ class Ground:
         )
         self.tracker = LocalTracker(settings.home, self.clock, redactor)
         self.plane = plane_projects(settings, database, self.http, self.clock)
+        self.issues = GitHubProjects(
+            database,
+            settings.github_url,
+            settings.github_token,
+            settings.github_labels,
+            self.http,
+            self.clock,
+            self.github_limits,
+        )
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
 
     @cached_property

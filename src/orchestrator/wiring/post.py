@@ -15,11 +15,14 @@ from orchestrator.notifications.any_service import AppriseNotifier
 from orchestrator.notifications.notifier import Notifier
 from orchestrator.notifications.telegram import NAME as TELEGRAM
 from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
+from orchestrator.trackers.github import GitHubTracker
 from orchestrator.trackers.plane import NAME as PLANE
 from orchestrator.trackers.plane import PlaneTracker
 from orchestrator.trackers.plane_open import shown_as
+from orchestrator.trackers.tracker import Tracker
 from orchestrator.webhooks.gitea import GiteaHandler
 from orchestrator.webhooks.github import GitHubHandler
+from orchestrator.webhooks.github_issues import GitHubIssues
 from orchestrator.webhooks.handler import WebhookHandler
 from orchestrator.webhooks.plane import READ, PlaneHandler, PlaneStates
 from orchestrator.webhooks.receiving import Receiver
@@ -41,7 +44,7 @@ class Post(Work):
     @cached_property
     def handlers(self) -> tuple[WebhookHandler, ...]:
         """What understands all that the inbox holds: webhooks, and what was read elsewhere."""
-        return *self.webhooks, self._plane_handler(READ)
+        return *self.webhooks, self._plane_handler(READ), GitHubIssues()
 
     @cached_property
     def webhook_secrets(self) -> Mapping[str, Secrets]:
@@ -131,6 +134,19 @@ class Post(Work):
             self.redactor,
             pull_request=self.places.pull_request,
         )
+        return self._telling(tracker)
+
+    @cached_property
+    def issues_outbox(self) -> Outbox | None:
+        """Tells issues at GitHub; None where no token is configured."""
+        if not self.issues.configured:
+            return None
+        tracker = GitHubTracker(
+            self.issues.of_task, self.tracker, self.redactor, pull_request=self.places.pull_request
+        )
+        return self._telling(tracker)
+
+    def _telling(self, tracker: Tracker) -> Outbox:
         return Outbox(
             self.database,
             tracker,
@@ -139,7 +155,7 @@ class Post(Work):
             interval_s=self.settings.outbox_interval_s,
             entropy=self.entropy,
             telemetry=self.telemetry,
-            of=PLANE,
+            of=tracker.name,
         )
 
     def announce_channels(self) -> None:
@@ -148,8 +164,10 @@ class Post(Work):
             channels = {TELEGRAM: self.telegram_outbox, APPRISE: self.apprise_outbox}
             mail.set_channels(tx, [name for name, outbox in channels.items() if outbox is not None])
 
-    def connect_plane(self, repo: str, name: str) -> TrackerProject:
-        """Let a repository's tickets come from a project at Plane, from now on."""
-        known = self.plane.connect(RepoName(repo), name)
+    def connect_tracker(self, repo: str, plane: str | None) -> TrackerProject:
+        """From now on let a repository's tickets come from a project at Plane, ``workspace/PROJECT``, or, where none is
+        named, be its issues at GitHub."""
+        name = RepoName(repo)
+        known = self.issues.connect(name) if plane is None else self.plane.connect(name, plane)
         self.wakeups.everything()
         return known

@@ -1,82 +1,11 @@
 """The API of the server: which request gets which status and body."""
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from orchestrator.played.common import hooks
 from orchestrator.played.common.git_side import GitFailed, now
 from orchestrator.played.common.served import Answer
 from orchestrator.played.github import bodies
 from orchestrator.played.github.repository import Pull, Repository, Rules
-
-DEFAULT_PAGE, MOST = 30, 100
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request, by somebody whose token is known."""
-
-    login: str
-    query: dict[str, str]
-    body: dict[str, Any]
-    base: str  # the server's address
-
-
-Endpoint = Callable[..., Answer]
-ROUTES: list[tuple[str, re.Pattern[str], Endpoint]] = []
-
-
-def route(method: str, path: str) -> Callable[[Endpoint], Endpoint]:
-    below = "/repos/<owner>/<repo>" + path
-    pattern = re.compile(re.sub(r"(?<!P)<(\w+)>", r"(?P<\1>[^/]+)", below) + r"\Z")
-
-    def add(endpoint: Endpoint) -> Endpoint:
-        ROUTES.append((method, pattern, endpoint))
-        return endpoint
-
-    return add
-
-
-def answer(find: Callable[[str], Repository | None], method: str, path: str, asked: Request) -> Answer:
-    """The answer to one request below the API's root."""
-    for wanted, pattern, endpoint in ROUTES:
-        match = pattern.match(path)
-        if wanted != method or match is None:
-            continue
-        named = match.groupdict()
-        repo = find(f"{named.pop('owner')}/{named.pop('repo')}")
-        right = repo.rights.get(asked.login, "") if repo else ""
-        if repo is None or not right:
-            return missing()
-        if method != "GET" and right == "read" and endpoint is not add_review:
-            return refused(403, "Resource not accessible by personal access token")
-        if method != "GET" and repo.archived and endpoint is not edit_repository:
-            return refused(403, "Repository was archived so is read-only.")
-        with repo.lock:
-            repo.synchronise(asked.login)
-            return endpoint(asked, repo, **named)
-    return missing()
-
-
-def missing() -> Answer:
-    return refused(404, "Not Found")
-
-
-def refused(status: int, message: str, *errors: dict[str, Any]) -> Answer:
-    return Answer(status, bodies.error(status, message, *errors))
-
-
-def _page(asked: Request, path: str, everything: list[Any]) -> tuple[list[Any], dict[str, str]]:
-    """A page, and the header that says whether more follows; nobody says how many there are."""
-    size = min(int(asked.query.get("per_page") or DEFAULT_PAGE), MOST)
-    page = max(int(asked.query.get("page") or 1), 1)
-    headers = {}
-    if page * size < len(everything):
-        others = "&".join(f"{k}={v}" for k, v in sorted(asked.query.items()) if k != "page")
-        headers["Link"] = f'<https://github.invalid{path}?{others}&page={page + 1}>; rel="next"'
-    return everything[(page - 1) * size : page * size], headers
+from orchestrator.played.github.routes import Request, missing, paged, refused, route
 
 
 @route("GET", "")
@@ -136,7 +65,7 @@ def list_statuses(asked: Request, repo: Repository, ref: str) -> Answer:
     if sha is None:
         return refused(422, f"No commit found for SHA: {ref}")
     path = f"{bodies.API}/repos/{repo.full_name}/commits/{ref}/statuses"
-    shown, headers = _page(asked, path, list(reversed(repo.statuses.get(sha, []))))
+    shown, headers = paged(asked, path, list(reversed(repo.statuses.get(sha, []))))
     return Answer(200, shown, headers)
 
 
@@ -165,14 +94,8 @@ def list_runs(asked: Request, repo: Repository, ref: str) -> Answer:
     if asked.query.get("filter", "latest") == "latest":
         known = list({(one["name"], one["app"]["id"]): one for one in known}.values())
     path = f"{bodies.API}/repos/{repo.full_name}/commits/{ref}/check-runs"
-    shown, headers = _page(asked, path, known)
+    shown, headers = paged(asked, path, known)
     return Answer(200, {"total_count": len(known), "check_runs": shown}, headers)
-
-
-@route("GET", "/collaborators/<login>/permission")
-def permission(asked: Request, repo: Repository, login: str) -> Answer:
-    right = repo.rights.get(login, "none" if repo.private else "read")
-    return Answer(200, {"permission": right, "role_name": right, "user": bodies.user(login)})
 
 
 @route("GET", "/pulls")
@@ -189,7 +112,7 @@ def list_pulls(asked: Request, repo: Repository) -> Answer:
     found.sort(key=lambda pull: pull.number, reverse=asked.query.get("direction") != "asc")
     for pull in found:
         repo.look(pull)
-    shown, headers = _page(asked, f"{bodies.API}/repos/{repo.full_name}/pulls", found)
+    shown, headers = paged(asked, f"{bodies.API}/repos/{repo.full_name}/pulls", found)
     return Answer(200, [bodies.pull_request(asked.base, repo, pull, listed=True) for pull in shown], headers)
 
 
@@ -248,7 +171,7 @@ def list_reviews(asked: Request, repo: Repository, number: str) -> Answer:
     if pull is None:
         return missing()
     path = f"{bodies.API}/repos/{repo.full_name}/pulls/{number}/reviews"
-    shown, headers = _page(asked, path, pull.reviews)
+    shown, headers = paged(asked, path, pull.reviews)
     return Answer(200, shown, headers)
 
 
@@ -258,7 +181,7 @@ def list_remarks(asked: Request, repo: Repository, number: str, review: str) -> 
     if pull is None or int(review) not in pull.remarks:
         return missing()
     told = [bodies.remark(pull, int(review), n, one) for n, one in enumerate(pull.remarks[int(review)], 1)]
-    shown, headers = _page(asked, f"{bodies.API}/repos/{repo.full_name}/pulls/{number}/comments", told)
+    shown, headers = paged(asked, f"{bodies.API}/repos/{repo.full_name}/pulls/{number}/comments", told)
     return Answer(200, shown, headers)
 
 
@@ -316,7 +239,7 @@ BASE_MOVED = "Base branch was modified. Review and try the merge again."
 def list_hooks(asked: Request, repo: Repository) -> Answer:
     if repo.rights.get(asked.login) != "admin":
         return missing()
-    found, more = _page(asked, f"/repos/{repo.full_name}/hooks", repo.webhooks)
+    found, more = paged(asked, f"/repos/{repo.full_name}/hooks", repo.webhooks)
     return Answer(200, [hooks.shown(hook, "Repository") for hook in found], more)
 
 

@@ -29,6 +29,7 @@ def repository(base: str, repo: Repository, login: str | None = None) -> dict[st
         "clone_url": f"{html}.git",
         "ssh_url": f"git@fake.invalid:{repo.full_name}.git",
         "fork": False,
+        "has_issues": repo.issues.on,
         "default_branch": repo.default_branch,
         "archived": repo.archived,
         "disabled": False,
@@ -233,6 +234,8 @@ def delivery(event: str, base: str, repo: Repository, about: dict[str, Any]) -> 
         said = about["status"]
         kept = ("id", "state", "context", "description", "target_url", "created_at", "updated_at")
         return {"sha": about["sha"], "branches": [], **{name: said[name] for name in kept}, **told}
+    if event != "ping":
+        return told
     return {
         "zen": "Keep it logically awesome.",
         "hook_id": about.get("hook", 1),

@@ -5,7 +5,10 @@ import hmac
 
 from orchestrator.played.common.hooks import Delivery
 
-EVENTS = ("push", "pull_request", "pull_request_review", "status", "check_run", "ping")
+EVENTS = (
+    *("push", "pull_request", "pull_request_review", "status", "check_run"),
+    *("issues", "issue_comment", "ping"),
+)
 
 
 def headers(one: Delivery) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from orchestrator.played.common import git_side
-from orchestrator.played.common.git_side import HEADS, GitRepository, now
+from orchestrator.played.common.git_side import HEADS, GitRepository
+from orchestrator.played.github.issues import Board
 
 ZERO = "0" * 40
 # As the server judges a push to a protected branch: the commits that meet its rules are written in a file beside it.
@@ -51,7 +53,13 @@ class Repository(GitRepository):
     rules: dict[str, Rules] = field(default_factory=dict)
     looks_until_synced: int = 1  # looks at a pull request that still show its old head
     tell: Callable[[str, "Repository", dict[str, Any]], None] = lambda event, repo, about: None
+    calendar: Callable[[], datetime] = lambda: datetime.now(UTC)
+    people: set[str] = field(default_factory=set)  # accounts that there are, whatever they may do here
+    issues: Board = field(init=False)
     _heads: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.issues = Board(self._tell_of_an_issue, self._next_number, self._now)
 
     def create(self) -> None:
         super().create()
@@ -61,6 +69,19 @@ class Repository(GitRepository):
     def only_merges(self) -> bool:
         """Whether what lands is a commit of the server's own."""
         return self.default_branch in self.rules
+
+    def _next_number(self) -> int:
+        """Pull requests and issues are counted together."""
+        return len(self.pulls) + len(self.issues.all) + 1
+
+    def _now(self) -> datetime:
+        return self.calendar()
+
+    def _stamp(self) -> str:
+        return self.calendar().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _tell_of_an_issue(self, event: str, about: dict[str, Any]) -> None:
+        self.tell(event, self, about)
 
     # -- what pushes lead to -------------------------------------------------------------------------------------
 
@@ -78,6 +99,9 @@ class Repository(GitRepository):
             self._heads = heads
             for name, (before, after) in moved.items():
                 self.tell("push", self, {"branch": name, "before": before, "after": after, "by": by})
+                if name == self.default_branch and ZERO not in (before, after) and self.issues.all:
+                    said = self.git("log", "--format=%B", f"{before}..{after}")
+                    self.issues.close_by_words(said, by=by, commit=after)
             for pull in [pull for pull in self.pulls if pull.state == "open"]:
                 base = heads.get(pull.base)
                 if base and pull.base in moved and self.is_ancestor(heads.get(pull.branch, pull.head), base):
@@ -98,15 +122,15 @@ class Repository(GitRepository):
             return
         pull.looks += 1
         if pull.looks > self.looks_until_synced:
-            pull.head, pull.updated = tip, now()
+            pull.head, pull.updated = tip, self._stamp()
             self.git("update-ref", f"refs/pull/{pull.number}/head", tip)
             self.tell("pull_request", self, {"action": "synchronize", "pull": pull, "by": pull.user})
             self.guard()
 
     def open(self, title: str, body: str, user: str, base: str, branch: str, head: str) -> Pull:
-        stamp = now()
+        stamp = self._stamp()
         pull = Pull(
-            number=len(self.pulls) + 1,
+            number=self._next_number(),
             title=title,
             body=body,
             user=user,
@@ -122,16 +146,18 @@ class Repository(GitRepository):
         return pull
 
     def close(self, pull: Pull, by: str) -> None:
-        pull.state, pull.closed, pull.updated = "closed", now(), now()
+        pull.state, pull.closed, pull.updated = "closed", self._stamp(), self._stamp()
         self.tell("pull_request", self, {"action": "closed", "pull": pull, "by": by})
 
     def reopen(self, pull: Pull, by: str) -> None:
-        pull.state, pull.closed, pull.updated = "open", None, now()
+        pull.state, pull.closed, pull.updated = "open", None, self._stamp()
         self.tell("pull_request", self, {"action": "reopened", "pull": pull, "by": by})
 
     def record_merge(self, pull: Pull, landed: str, by: str) -> None:
-        pull.merged, pull.merged_by, pull.merged_at, pull.merge_commit = True, by, now(), landed
+        pull.merged, pull.merged_by, pull.merged_at, pull.merge_commit = True, by, self._stamp(), landed
         self.close(pull, by)
+        if pull.base == self.default_branch:
+            self.issues.close_by_words(f"{pull.title}\n{pull.body}", by=by, commit=landed)
 
     # -- rules ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -11,24 +12,27 @@ from urllib.parse import parse_qsl, unquote
 from orchestrator.played.common.git_side import serve_git
 from orchestrator.played.common.hooks import Hook, Hooks
 from orchestrator.played.common.served import Answer, Asked, Served, secret_of
-from orchestrator.played.github import bodies
-from orchestrator.played.github.api import Request, answer, missing, refused
+from orchestrator.played.github import api, bodies, issue_api, issue_bodies
 from orchestrator.played.github.hooks import EVENTS, headers
 from orchestrator.played.github.repository import Pull, Repository
+from orchestrator.played.github.routes import Request, answer, missing, refused
 
-BOT, PERSON = "orchbot", "dana"
+BOT, PERSON, STRANGER = "orchbot", "dana", "mallory"
 TOKEN = "github_pat_f4k3" + "0" * 40
 GIT_PATH = re.compile(
     r"/(?P<name>[^/]+/[^/]+?)(?:\.git)?(?P<service>/info/refs|/git-(?:upload|receive)-pack)\Z"
 )
 PER_HOUR = 5000
+ENDPOINTS = (api, issue_api)  # they enter their routes when they are imported
 
 
 class FakeGitHub(Served):
     """One server on loopback, laid out as an Enterprise Server is."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, calendar: Callable[[], datetime] | None = None) -> None:
+        """``calendar`` is the server's clock, by default the machine's."""
         super().__init__()
+        self._calendar = calendar
         self.root = root
         self.tokens = {TOKEN: BOT, "ghp_p3rs0n" + "1" * 30: PERSON}
         self.repositories: dict[str, Repository] = {}
@@ -44,14 +48,18 @@ class FakeGitHub(Served):
     def token(self) -> str:
         return next((token for token, login in self.tokens.items() if login == BOT), TOKEN)
 
+    def now(self) -> datetime:
+        return self._calendar() if self._calendar is not None else super().now()
+
     # -- what is there -------------------------------------------------------------------------------------------
 
     def create(self, owner: str, name: str, **options: Any) -> Repository:
         number = len(self.repositories) + 1
         path = self.root / f"{owner}-{name}-{number}.git"
-        repo = Repository(number, owner, name, path, tell=self._tell, **options)
+        repo = Repository(number, owner, name, path, tell=self._tell, calendar=self.now, **options)
         repo.create()
         repo.rights.update({BOT: "write", PERSON: "write"})
+        repo.people.update({BOT, PERSON, STRANGER})
         self.repositories[repo.full_name.lower()] = repo
         return repo
 
@@ -128,7 +136,7 @@ class FakeGitHub(Served):
         told.headers |= {
             "X-RateLimit-Limit": str(PER_HOUR),
             "X-RateLimit-Remaining": str(self.remaining),
-            "X-RateLimit-Reset": str(int(time.time()) + 900),
+            "X-RateLimit-Reset": str(int(self.now().timestamp()) + 900),
             "X-RateLimit-Resource": "core",
             "X-GitHub-Request-Id": "F4K3",
         }
@@ -196,4 +204,7 @@ class FakeGitHub(Served):
         return Answer(told.status, told.body, told.headers)
 
     def _tell(self, event: str, repo: Repository, about: dict[str, Any]) -> None:
-        self.hooks.tell(event, bodies.delivery(event, self.url, repo, about), repo.webhooks)
+        payload = bodies.delivery(event, self.url, repo, about)
+        if event in ("issues", "issue_comment"):
+            payload |= issue_bodies.delivery(self.url, repo, about)
+        self.hooks.tell(event, payload, repo.webhooks)

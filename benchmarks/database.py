@@ -25,6 +25,11 @@ WAITERS = 1000  # live tasks with a queued job each: what claiming eats
 BATCH = 20_000
 THEN = "2026-01-05T10:00:00.000000Z"
 BODY = "As a person I want to be greeted, so that I know the service is there. " * 3
+_EFFECTS = (  # what a merge and its two starts tell of themselves, as SQL
+    ("merge_pr", """'{"repo": "sample", "candidate": {"sequence": ' || 3 * n || '}}'"""),
+    ("deploy_init", """'{"environment": "sample/staging", "generation": 1, "sha": "' || n || '"}'"""),
+    ("deploy_init", """'{"environment": "sample/production", "generation": 1, "sha": "' || n || '"}'"""),
+)
 LIVE = "SELECT id FROM tasks WHERE stage IN ('development', 'review') ORDER BY id"
 REFILL = (
     "UPDATE jobs SET status = 'queued', claimed_by = NULL, finished_at = NULL, attempts = 0 WHERE status IN "
@@ -94,8 +99,14 @@ def history(first: int, last: int) -> Sequence[str]:
         "INSERT INTO events (task_id, type, actor, stage, to_stage, round, epoch, data, at) "
         f"{numbers} n, 'stage.changed', 'monitor', 'development', 'review', 1, 7, '{{\"reason\": \"passed\"}}', "
         f"'{THEN}' FROM numbers CROSS JOIN (SELECT 1 AS k UNION ALL SELECT 2 UNION ALL SELECT 3) AS thrice",
-        "INSERT INTO effects (task_id, name, key, round, state, epoch, sequence, token, actor, intent_at, settled_at) "
-        f"{numbers} n, 'merge_pr', 'k', 1, 'applied', 9, n, 't', 'monitor', '{THEN}', '{THEN}' FROM numbers",
+        *(
+            "INSERT INTO effects "
+            "(task_id, name, key, round, state, epoch, sequence, token, actor, evidence, intent_at, settled_at) "
+            f"{numbers} n, '{name}', '{place}', 1, 'applied', 9, 3 * n + {place}, 't', 'monitor', {evidence}, "
+            f"'{THEN}', '{THEN}' FROM numbers"
+            for place, (name, evidence) in enumerate(_EFFECTS)
+        ),
+        f"UPDATE installation SET sequence = {3 * last + 3} WHERE sequence < {3 * last + 3}",
         "INSERT INTO outbox (stable_id, task_id, kind, payload, sent_at, created_at) "
         f"{numbers} 'stage:' || n, n, 'tracker.stage', '{{}}', '{THEN}', '{THEN}' FROM numbers",
         "INSERT INTO task_edges (task_id, from_stage, to_stage, taken, forgiven) "

@@ -414,8 +414,23 @@ CREATE INDEX agent_runs_of_task ON agent_runs (task_id, id);
 
 CREATE INDEX coverage_baseline_newest ON coverage_baseline (repo, id);
 
+CREATE INDEX effects_merges
+    ON effects (CAST(json_extract(evidence, '$.repo') AS TEXT),
+                CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT))
+    WHERE name = 'merge_pr' AND state = 'applied';
+
 CREATE UNIQUE INDEX effects_one_merge_per_task ON effects (task_id)
     WHERE name = 'merge_pr' AND state = 'applied';
+
+CREATE INDEX effects_self_starts ON effects (json_extract(evidence, '$.environment'), sequence)
+    WHERE name = 'deploy_init' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL;
+
+CREATE INDEX effects_starts ON effects (json_extract(evidence, '$.environment'), state, sequence)
+    WHERE name IN ('deploy_init', 'deploy_undo');
+
+CREATE INDEX effects_starts_of_version
+    ON effects (json_extract(evidence, '$.sha'), json_extract(evidence, '$.environment'))
+    WHERE name IN ('deploy_init', 'deploy_undo');
 
 CREATE INDEX effects_unsettled ON effects (task_id, id)
     WHERE state IN ('intended', 'revoking', 'in_doubt');
@@ -436,7 +451,7 @@ CREATE UNIQUE INDEX jobs_one_active_per_task ON jobs (task_id) WHERE status IN (
 
 CREATE INDEX jobs_queue ON jobs (priority DESC, id) WHERE status = 'queued';
 
-CREATE INDEX jobs_running ON jobs (claimed_by, id) WHERE status = 'running';
+CREATE INDEX jobs_running ON jobs (id) WHERE status = 'running';
 
 CREATE INDEX jobs_waiting ON jobs (lane, id) WHERE status = 'queued';
 
@@ -446,9 +461,11 @@ CREATE INDEX outbox_parked ON outbox (id) WHERE parked_at IS NOT NULL;
 
 CREATE INDEX outside_failures_of_effects ON outside_failures (effect_id) WHERE effect_id IS NOT NULL;
 
+CREATE INDEX own_commits_of_task ON own_commits (task_id);
+
 CREATE INDEX slots_of_task ON slots (task_id);
 
-CREATE INDEX tasks_away ON tasks (work_home) WHERE work_home IS NOT NULL;
+CREATE INDEX tasks_away ON tasks (work_home) WHERE work_home IS NOT NULL AND stage NOT IN ('done', 'cancelled');
 
 CREATE INDEX tasks_of_branch ON tasks (repo, branch, id) WHERE branch IS NOT NULL;
 
@@ -460,6 +477,8 @@ CREATE UNIQUE INDEX tasks_one_open_per_ticket ON tasks (tracker, external_id)
     WHERE external_id IS NOT NULL AND stage NOT IN ('done', 'cancelled');
 
 CREATE INDEX tasks_open ON tasks (repo, id) WHERE stage NOT IN ('done', 'cancelled');
+
+CREATE INDEX tasks_open_in_order ON tasks (id) WHERE stage NOT IN ('done', 'cancelled');
 
 CREATE INDEX tasks_untidied ON tasks (id)
     WHERE stage IN ('done', 'cancelled') AND tidied_at IS NULL;

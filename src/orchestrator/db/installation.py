@@ -1,6 +1,7 @@
 """What a database remembers of its own starts and of the forges it has claimed (DESIGN §6, "Restored or cloned")."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -10,6 +11,7 @@ from orchestrator.domain.errors import InvariantError
 from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.installation import Cause, Finding, InstallationMark, Known
 
+_RUN = re.compile(r".+-(\d{1,18})-\d+-\w+$")  # the job's number in the name of a run's folder
 STARTS_KEPT = 1000  # far more crashes in a row than a forge could stay unreachable for
 
 
@@ -103,15 +105,32 @@ def unknown_nonces(tx: Tx, nonces: Iterable[str]) -> set[str]:
     return asked - {str(row["nonce"]) for row in rows}
 
 
-def known_folders(tx: Tx) -> tuple[set[str], set[str]]:
-    """Names of the folders of runs, and of starts as ``environment/generation-sha``, that the database knows of."""
-    accepted = {str(row["name"]) for row in tx.all("installation.accepted_traces")}
-    runs = {PurePath(str(row["name"])).name for row in tx.all("installation.known_runs")}
-    deploys = {str(row["name"]) for row in tx.all("installation.known_deploys")}
-    return runs | accepted, deploys | accepted
+def known_runs(tx: Tx, names: Iterable[str]) -> set[str]:
+    """Those of these folders of runs that the database knows of, or a person has accepted."""
+    asked = set(names)
+    jobs = sorted({found[1] for found in map(_RUN.match, asked) if found})
+    rows = tx.all("installation.known_runs", jobs=json.dumps(jobs))
+    return asked & ({PurePath(str(row["name"])).name for row in rows} | _accepted(tx))
+
+
+def known_deploys(tx: Tx, names: Iterable[str]) -> set[str]:
+    """Those of these starts (``environment/generation-sha``) that the database knows of or a person has accepted."""
+    asked = set(names)
+    return asked & (_intended(tx, asked) | _accepted(tx))
 
 
 def accepted_folders(tx: Tx) -> set[str]:
-    """Names of the folders, as of :func:`known_folders`, that a person has accepted and no ledger has."""
-    accepted = {str(row["name"]) for row in tx.all("installation.accepted_traces")}
-    return accepted - {str(row["name"]) for row in tx.all("installation.known_deploys")}
+    """Names of the folders, of runs and of starts, that a person has accepted and no ledger has."""
+    accepted = _accepted(tx)
+    return accepted - _intended(tx, accepted)
+
+
+def _accepted(tx: Tx) -> set[str]:
+    return {str(row["name"]) for row in tx.all("installation.accepted_traces")}
+
+
+def _intended(tx: Tx, names: Iterable[str]) -> set[str]:
+    """All starts of the versions that are named, by their names: asked for by version, for the ledger only grows."""
+    versions = sorted({name.rpartition("-")[2] for name in names})
+    rows = tx.all("installation.known_deploys", versions=json.dumps(versions))
+    return {str(row["name"]) for row in rows}

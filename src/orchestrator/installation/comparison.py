@@ -78,7 +78,10 @@ class Comparison:
         """
         deploys, runs = begun_deploys(self._folders.deploys), started_runs(self._folders.runs)
         with self._database.read() as tx:
-            known_runs, known_deploys = installation.known_folders(tx)
+            known_runs, known_deploys = (
+                installation.known_runs(tx, runs),
+                installation.known_deploys(tx, deploys),
+            )
         return Traces(
             deploys=[name for name in deploys if name not in known_deploys],
             runs=[name for name in runs if name not in known_runs],

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from orchestrator.domain.errors import OutsideError
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.types import ASGIApp
+
+    from orchestrator.web.quiet_server import QuietServer
 
 GRACE_S = 2  # open requests have so long to end; then they are cancelled
 JOIN_S = 5.0
@@ -28,7 +29,7 @@ class WebServer:
         self._app = app
         self._host = host
         self._port = port
-        self._server: uvicorn.Server | None = None
+        self._server: QuietServer | None = None
         self._thread: threading.Thread | None = None
         self.url = ""
 
@@ -39,12 +40,14 @@ class WebServer:
         """
         import uvicorn
 
+        from orchestrator.web.quiet_server import QuietServer, dated
+
         listener = _listener(self._host, self._port)
         port = listener.getsockname()[1]
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{host}:{port}"
         config = uvicorn.Config(
-            self._app,
+            dated(self._app),
             loop="asyncio",
             http="h11",
             ws="none",
@@ -53,10 +56,11 @@ class WebServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            date_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
-        self._server = server = uvicorn.Server(config)
+        self._server = server = QuietServer(config)
         self._thread = threading.Thread(target=server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
         return self.url
@@ -65,7 +69,7 @@ class WebServer:
         """Stop accepting, end what is open, and wait for the thread; not started is no error."""
         if self._thread is None or self._server is None:
             return
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join(GRACE_S + JOIN_S)
         self._thread = None
 

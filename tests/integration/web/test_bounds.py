@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -140,3 +141,20 @@ class TestStopping:
         server.start()
         server.stop()
         server.stop()
+
+
+class TestQuietServer:
+    def test_answers_say_when_they_were_made(self, serve: Serve) -> None:
+        answer = httpx.get(serve() + "/healthz", trust_env=False)
+        assert len(answer.headers.get_list("date")) == 1
+        made = parsedate_to_datetime(answer.headers["date"])
+        assert abs((made - SystemClock().utc()).total_seconds()) < 60
+
+    def test_an_end_that_comes_before_the_beginning_is_one(self) -> None:
+        async def app(*_: object) -> None:
+            raise AssertionError("nobody asks")
+
+        server = WebServer(app, host="127.0.0.1", port=0)
+        server.start()
+        server.stop()  # its thread may not have come to its loop yet
+        assert not [each for each in threading.enumerate() if each.name == "web"]

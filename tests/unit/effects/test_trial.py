@@ -28,7 +28,7 @@ class Ledger:
 
     def _merged(self) -> Task:
         task = self.store.new_task()
-        self.write(task, "merge_pr", candidate={"sequence": self.sequence})
+        self.write(task, "merge_pr", repo=task.repo, candidate={"sequence": self.sequence})
         return self.store.move(task.id, Stage.DEPLOY)
 
     def write(self, task: Task, name: str, state: str = "applied", **evidence: object) -> None:

@@ -23,7 +23,7 @@ MERGED = (
 def merged(store: Store, candidate: int, stage: Stage = Stage.DEPLOY, *, known: int | None = None) -> Task:
     """A task that was merged with a candidate of that number; ``known``: the ledger's number of the merge itself."""
     task = store.new_task()
-    evidence = json.dumps({"candidate": {"sequence": candidate}})
+    evidence = json.dumps({"repo": task.repo, "candidate": {"sequence": candidate}})
     store.raw(MERGED, {"task": task.id, "sequence": known or 100 + candidate, "evidence": evidence})
     store.move(task.id, Stage.DEPLOY)
     return store.task(task.id) if stage is Stage.DEPLOY else store.move(task.id, stage)

@@ -21,7 +21,7 @@ SELECT * FROM effects WHERE task_id = :task_id AND state IN ('intended', 'revoki
 
 -- name: all_unsettled
 SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
-WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY effects.id LIMIT 1000;
+WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY effects.task_id, effects.id LIMIT 1000;
 
 -- name: applied
 SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND state = 'applied' ORDER BY id DESC LIMIT 1;
@@ -44,12 +44,15 @@ WHERE name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.envir
   AND json_extract(evidence, '$.sha') = :sha;
 
 -- name: unsettled_in_environment
-SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
-WHERE effects.name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.environment') = :environment
-  AND (state IN ('intended', 'revoking', 'in_doubt')
-       OR (state = 'applied' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
-                           AND undo.sequence = CAST(json_extract(effects.evidence, '$.conditional_undo.sequence') AS BIGINT))))
+SELECT 1 FROM effects
+WHERE state IN ('intended', 'revoking', 'in_doubt') AND name IN ('deploy_init', 'deploy_undo')
+  AND json_extract(evidence, '$.environment') = :environment
+UNION ALL
+SELECT 1 FROM effects
+WHERE state = 'applied' AND name = 'deploy_init' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
+  AND json_extract(evidence, '$.environment') = :environment
+  AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
+                  AND undo.sequence = CAST(json_extract(effects.evidence, '$.conditional_undo.sequence') AS BIGINT))
 LIMIT 1;
 
 -- name: last_start_in_environment
@@ -57,10 +60,17 @@ SELECT effects.* FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND s
   AND json_extract(evidence, '$.environment') = :environment ORDER BY sequence DESC LIMIT 1;
 
 -- name: last_starts
-SELECT effects.* FROM effects JOIN
-    (SELECT max(sequence) AS newest FROM effects WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
-     GROUP BY json_extract(evidence, '$.environment')) AS last ON effects.sequence = last.newest
-ORDER BY sequence LIMIT 1000;
+WITH RECURSIVE known (environment) AS ( -- one step through effects_starts for each
+    SELECT min(json_extract(evidence, '$.environment')) FROM effects WHERE name IN ('deploy_init', 'deploy_undo')
+    UNION ALL
+    SELECT (SELECT min(json_extract(evidence, '$.environment')) FROM effects
+            WHERE name IN ('deploy_init', 'deploy_undo') AND json_extract(evidence, '$.environment') > known.environment)
+    FROM known WHERE known.environment IS NOT NULL
+)
+SELECT effects.* FROM known JOIN effects ON effects.sequence =
+    (SELECT sequence FROM effects AS start WHERE name IN ('deploy_init', 'deploy_undo') AND state = 'applied'
+     AND json_extract(start.evidence, '$.environment') = known.environment ORDER BY sequence DESC LIMIT 1)
+ORDER BY effects.sequence LIMIT 1000;
 
 -- name: unsettled_undo
 SELECT tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
@@ -71,8 +81,8 @@ SELECT * FROM effects WHERE task_id = :task_id AND name = 'deploy_init'
   AND json_extract(evidence, '$.conditional_undo') IS NOT NULL ORDER BY sequence DESC LIMIT 1;
 
 -- name: undecided_self_starts
-SELECT effects.* FROM effects JOIN tasks ON tasks.id = task_id
-WHERE tasks.stage = 'deploy' AND name = 'deploy_init' AND state <> 'revoked'
+SELECT effects.* FROM tasks CROSS JOIN effects -- from what is open to what it started
+WHERE effects.task_id = tasks.id AND tasks.stage NOT IN ('done', 'cancelled') AND tasks.stage = 'deploy' AND name = 'deploy_init' AND state <> 'revoked'
   AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM effects AS undo WHERE undo.state IN ('applied', 'revoked')
                   AND undo.sequence = CAST(json_extract(effects.evidence, '$.conditional_undo.sequence') AS BIGINT))
@@ -84,7 +94,8 @@ SELECT * FROM effects WHERE sequence = :sequence;
 -- name: later_merge
 -- Merges follow one another as their candidates do; a restore imports them in whatever order it comes to them.
 SELECT tasks.work_item FROM effects AS later JOIN tasks ON tasks.id = later.task_id
-WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND later.name = 'merge_pr' AND later.state = 'applied'
+WHERE CAST(json_extract(later.evidence, '$.repo') AS TEXT) = (SELECT repo FROM tasks WHERE id = :task_id)
+  AND later.name = 'merge_pr' AND later.state = 'applied'
   AND CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) >
       (SELECT max(CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT)) FROM effects
        WHERE task_id = :task_id AND name = 'merge_pr' AND state = 'applied')
@@ -92,7 +103,7 @@ ORDER BY CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) DE
 
 -- name: done_since
 SELECT tasks.work_item FROM effects AS later JOIN tasks ON tasks.id = later.task_id
-WHERE tasks.repo = (SELECT repo FROM tasks WHERE id = :task_id) AND tasks.stage = 'done'
+WHERE CAST(json_extract(later.evidence, '$.repo') AS TEXT) = (SELECT repo FROM tasks WHERE id = :task_id) AND tasks.stage = 'done'
   AND later.name = 'merge_pr' AND later.state = 'applied'
   AND CAST(json_extract(later.evidence, '$.candidate.sequence') AS BIGINT) >
       (SELECT max(CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT)) FROM effects

@@ -16,8 +16,8 @@ SELECT start_id FROM installation_starts;
 
 -- name: marks
 SELECT repositories.name AS repo, coalesce(generation, 0) AS generation, start_id, main_sha, cause, reason, closed_at,
-       (SELECT json_extract(fact, '$.merged') FROM effects JOIN tasks ON tasks.id = task_id
-        WHERE tasks.repo = repositories.name AND effects.name = 'merge_pr' AND state = 'applied'
+       (SELECT json_extract(fact, '$.merged') FROM effects
+        WHERE CAST(json_extract(evidence, '$.repo') AS TEXT) = repositories.name AND effects.name = 'merge_pr' AND state = 'applied'
           AND effects.id > coalesce(installation_marks.accepted, 0)
         ORDER BY CAST(json_extract(evidence, '$.candidate.sequence') AS BIGINT) DESC LIMIT 1) AS merged
 FROM repositories LEFT JOIN installation_marks ON repo = repositories.name ORDER BY repositories.name LIMIT 1000;
@@ -37,16 +37,19 @@ SELECT nonce FROM candidates WHERE nonce IN (SELECT value FROM json_each(:nonces
 UNION ALL SELECT name FROM accepted_traces WHERE name IN (SELECT value FROM json_each(:nonces));
 
 -- name: known_runs
-SELECT run_dir AS name FROM agent_runs;
+SELECT run_dir AS name FROM agent_runs WHERE job_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:jobs));
 
 -- name: known_deploys
 SELECT json_extract(evidence, '$.environment') || '/' || json_extract(evidence, '$.generation') || '-'
        || json_extract(evidence, '$.sha') AS name
-FROM effects WHERE name IN ('deploy_init', 'deploy_undo')
+FROM json_each(:versions) AS version CROSS JOIN effects
+WHERE json_extract(evidence, '$.sha') = version.value AND name IN ('deploy_init', 'deploy_undo')
 UNION ALL -- drawn with a start of ourselves: its runner performs it before anybody can intend it
 SELECT json_extract(evidence, '$.environment') || '/' || json_extract(evidence, '$.conditional_undo.judged.generation') || '-'
        || json_extract(evidence, '$.sha')
-FROM effects WHERE name = 'deploy_init' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL;
+FROM json_each(:versions) AS version CROSS JOIN effects
+WHERE json_extract(evidence, '$.sha') = version.value AND name IN ('deploy_init', 'deploy_undo')
+  AND name = 'deploy_init' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL;
 
 -- name: accepted_traces
 SELECT name FROM accepted_traces;

@@ -39,7 +39,8 @@ WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND (head_sha = :sha O
      AND candidates.sha = :sha)) ORDER BY id DESC LIMIT 1;
 
 -- name: before_the_merge
-SELECT id FROM tasks WHERE repo = :repo AND stage IN ('created', 'testing', 'deploy-staging') ORDER BY id LIMIT :limit;
+SELECT id FROM tasks WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND stage IN ('created', 'testing', 'deploy-staging')
+ORDER BY id LIMIT :limit;
 
 -- name: list_open
 SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
@@ -70,7 +71,7 @@ SELECT id FROM line WHERE NOT EXISTS
 ORDER BY hold_since, id LIMIT 100;
 
 -- name: between_starts
-SELECT id FROM tasks WHERE stage IN ('deploy-staging', 'deploy') AND hold IS NULL
+SELECT id FROM tasks WHERE stage NOT IN ('done', 'cancelled') AND stage IN ('deploy-staging', 'deploy') AND hold IS NULL
   AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.task_id = tasks.id AND jobs.status IN ('queued', 'running'))
   AND NOT EXISTS (SELECT 1 FROM effects WHERE effects.task_id = tasks.id
                   AND effects.state IN ('intended', 'revoking', 'in_doubt'))
@@ -81,11 +82,12 @@ SELECT id FROM tasks WHERE repo = :repo AND hold IN ('frozen', 'slot') AND stage
 ORDER BY hold_since, id LIMIT 1000;
 
 -- name: broken
-SELECT id FROM tasks WHERE repo = :repo AND stage = 'deploy' AND hold = 'escalated' ORDER BY id LIMIT 1000;
+SELECT id FROM tasks WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND stage = 'deploy' AND hold = 'escalated'
+ORDER BY id LIMIT 1000;
 
 -- name: broken_beside
 SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
-WHERE repo = :repo AND stage = 'deploy' AND id <> :task_id AND (hold = 'escalated' OR EXISTS
+WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND stage = 'deploy' AND id <> :task_id AND (hold = 'escalated' OR EXISTS
     (SELECT 1 FROM effects WHERE effects.task_id = tasks.id AND effects.name = 'deploy_undo'
      AND effects.state IN ('intended', 'revoking', 'in_doubt')))
 ORDER BY id DESC LIMIT 1;
@@ -134,11 +136,11 @@ UPDATE tasks SET head_sha = :head_sha, updated_at = utc_now() WHERE id = :task_i
 UPDATE tasks SET work_home = :home WHERE id = :task_id AND work_home IS NOT :home;
 
 -- name: away_at
-SELECT id FROM tasks WHERE work_home = :home AND stage NOT IN ('done', 'cancelled') ORDER BY id LIMIT 1000;
+SELECT id FROM tasks WHERE work_home = :home AND work_home IS NOT NULL AND stage NOT IN ('done', 'cancelled') ORDER BY id LIMIT 1000;
 
 -- name: at_lost_homes
-SELECT tasks.id FROM homes JOIN tasks ON tasks.work_home = homes.home
-WHERE homes.seen_at < utc_after(-homes.lost_after_s) AND tasks.stage NOT IN ('done', 'cancelled')
+SELECT tasks.id FROM homes CROSS JOIN tasks -- few homes, and what lies at one
+WHERE tasks.work_home = homes.home AND homes.seen_at < utc_after(-homes.lost_after_s) AND tasks.work_home IS NOT NULL AND tasks.stage NOT IN ('done', 'cancelled')
 ORDER BY tasks.id LIMIT 1000;
 
 -- name: set_gated

@@ -66,7 +66,7 @@ UPDATE tracker_tickets SET looked_at = utc_now(), seen = coalesce(:seen, seen)
 WHERE tracker = :tracker AND external_id = :external_id;
 
 -- name: longest_unseen
-SELECT tracker_tickets.* FROM tracker_tickets
-JOIN tasks ON tasks.tracker = tracker_tickets.tracker AND tasks.external_id = tracker_tickets.external_id
-WHERE tracker_tickets.repo = :repo AND tasks.stage NOT IN ('done', 'cancelled')
+SELECT tracker_tickets.* FROM tasks CROSS JOIN tracker_tickets -- from what is open to its ticket
+WHERE tasks.tracker = tracker_tickets.tracker AND tasks.external_id = tracker_tickets.external_id
+  AND tracker_tickets.repo = :repo AND tasks.repo = :repo AND tasks.stage NOT IN ('done', 'cancelled')
 ORDER BY looked_at, tracker_tickets.external_id LIMIT :limit;

@@ -108,7 +108,8 @@ WHERE id = :task_id AND stage = :expected_stage
 UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
 
 -- name: asking_others
-SELECT id FROM tasks WHERE hold = 'blocked' AND stage IN ('development', 'testing') AND EXISTS
+SELECT id FROM tasks WHERE stage NOT IN ('done', 'cancelled') AND hold = 'blocked' AND stage IN ('development', 'testing')
+  AND EXISTS
     (SELECT 1 FROM steps WHERE steps.task_id = tasks.id AND steps.stage = tasks.stage AND steps.round = tasks.round
      AND substr(steps.step, 1, 6) = 'asked:') ORDER BY id LIMIT 1000;
 

@@ -234,3 +234,127 @@ def test_a_renamed_repository_leads_to_its_new_address(server: Server) -> None:
 
 def _moved(told: Told) -> Told | None:
     return told if told.status in (301, 307) else None
+
+
+# -- issues ----------------------------------------------------------------------------------------------------------
+
+
+def filed(server: Server, title: str = "Add totals", **more: Any) -> int:
+    told = server.api("POST", "/issues", {"title": title, "body": "Sum.\r\n", **more})
+    assert told.status == 201
+    return int(told.body["number"])
+
+
+def test_an_issue_from_its_filing_to_its_end(server: Server) -> None:
+    number = filed(server, labels=["orch"])
+    told = server.api("GET", f"/issues/{number}").body
+    assert (told["number"], told["state"], told["state_reason"]) == (number, "open", None)
+    assert (told["title"], [label["name"] for label in told["labels"]]) == ("Add totals", ["orch"])
+    assert "pull_request" not in told and told["user"]["id"] > 0 and told["updated_at"].endswith("Z")
+
+    added = server.api("POST", f"/issues/{number}/labels", {"labels": ["orch: review", "ORCH"]})
+    assert added.status == 200
+    assert sorted(label["name"] for label in added.body) == ["orch", "orch: review"]  # any case is the same
+    gone = server.api("DELETE", f"/issues/{number}/labels/orch:%20review")
+    assert (gone.status, [label["name"] for label in gone.body]) == (200, ["orch"])
+    assert server.api("DELETE", f"/issues/{number}/labels/orch:%20review").status == 404
+
+    for state, why in (("closed", "not_planned"), ("closed", "completed"), ("open", "reopened")):
+        told = server.api("PATCH", f"/issues/{number}", {"state": state, "state_reason": why}).body
+        assert (told["state"], told["state_reason"]) == (state, why)
+    server.api("PATCH", f"/issues/{number}", {"state": "closed", "state_reason": "completed"})
+
+    def told_of() -> list[dict[str, Any]] | None:
+        rows: list[dict[str, Any]] = server.api("GET", f"/issues/{number}/events", per_page=100).body
+        return rows if [row["event"] for row in rows].count("closed") == 2 else None
+
+    events = wait_until(told_of)
+    us = server.call("GET", "/user").body
+    kinds = [(row["event"], row["label"]["name"] if "label" in row else None) for row in events]
+    assert kinds == [
+        ("labeled", "orch"),
+        ("labeled", "orch: review"),
+        ("unlabeled", "orch: review"),
+        ("closed", None),
+        ("reopened", None),
+        ("closed", None),
+    ]
+    assert {row["actor"]["id"] for row in events} == {us["id"]}
+    assert len({row["id"] for row in events}) == len(events)
+    assert server.api("GET", "/issues/999").status == 404
+
+
+def test_comments_of_an_issue_by_their_last_change(server: Server) -> None:
+    number = filed(server)
+    bodies = ["One\n\n<!-- orch-1 -->", "Two", "Three"]
+    made = [server.api("POST", f"/issues/{number}/comments", {"body": body}) for body in bodies]
+    assert [told.status for told in made] == [201, 201, 201]
+    assert made[0].body["body"] == bodies[0]  # what nobody sees is kept
+    assert made[0].body["created_at"] == made[0].body["updated_at"]
+
+    def listed() -> list[Any] | None:
+        rows = server.api("GET", f"/issues/{number}/comments", per_page=100).body
+        return [row["body"] for row in rows] if len(rows) == 3 else None
+
+    assert wait_until(listed) == bodies
+    page = server.api("GET", f"/issues/{number}/comments", per_page=2)
+    assert (len(page.body), 'rel="next"' in page.headers["link"]) == (2, True)
+    since = made[0].body["updated_at"]
+    assert (
+        len(server.api("GET", f"/issues/{number}/comments", since=since).body) == 3
+    )  # the second itself, too
+    assert server.api("GET", f"/issues/{number}/comments", since="2099-01-01T00:00:00Z").body == []
+    assert server.api("POST", f"/issues/{number}/comments", {"body": "x" * 65_537}).status == 422
+    assert server.api("POST", f"/issues/{number}/comments", {"body": ""}).status == 422
+
+
+def test_the_list_of_issues_holds_pull_requests_too(server: Server) -> None:
+    first, second = filed(server, "One", labels=["orch"]), filed(server, "Two")
+    server.branch("one", {"a.txt": "1\n"})
+    pull = server.pull("one").body["number"]
+    assert (first, second, pull) == (1, 2, 3)  # one count for both
+    order = {"state": "all", "sort": "updated", "direction": "asc", "per_page": 100}
+
+    def listed() -> list[Any] | None:
+        rows = server.api("GET", "/issues", since="2020-01-01T00:00:00Z", **order).body
+        return rows if len(rows) == 3 else None
+
+    rows = wait_until(listed)
+    assert [row["number"] for row in rows if "pull_request" in row] == [pull]
+    assert server.api("GET", "/issues", since="2099-01-01T00:00:00Z", **order).body == []
+    assert [row["number"] for row in server.api("GET", "/issues", state="open", labels="orch").body] == [
+        first
+    ]
+    server.api("PATCH", f"/issues/{first}", {"state": "closed"})
+    assert wait_until(lambda: not server.api("GET", "/issues", state="open", labels="orch").body)
+    assert server.api("GET", f"/issues/{pull}").body["pull_request"]["html_url"].endswith(f"/pull/{pull}")
+
+
+def test_labels_are_made_once(server: Server) -> None:
+    wanted = {"name": "orch: review", "color": "c5def5", "description": "Where orch is with it"}
+    assert server.api("POST", "/labels", wanted).status == 201
+    again = server.api("POST", "/labels", {**wanted, "name": "Orch: Review"})
+    assert (again.status, again.body["errors"][0]["code"]) == (422, "already_exists")
+    names = {label["name"] for label in server.api("GET", "/labels", per_page=100).body}
+    assert "orch: review" in names
+
+
+def test_a_locked_issue_takes_comments_of_who_may_write(server: Server) -> None:
+    number = filed(server)
+    assert server.api("PUT", f"/issues/{number}/lock", {}).status == 204
+    assert server.api("POST", f"/issues/{number}/comments", {"body": "Hello"}).status == 201
+
+
+def test_words_on_main_close_an_issue_and_those_of_our_titles_do_not(server: Server) -> None:
+    """`closes #1` in a commit that comes to main; not `closes # 1`."""
+    for number in (filed(server, "One"), filed(server, "Two")):
+        server.person.commit(f"closes {'#' if number == 1 else '# '}{number}", {f"{number}.txt": "1\n"})
+    assert server.push("HEAD:refs/heads/main") == ""
+    first = wait_until(lambda: _closed(server, 1))
+    assert first["state_reason"] == "completed"
+    assert _closed(server, 2) is None
+
+
+def _closed(server: Server, number: int) -> Any:
+    told = server.api("GET", f"/issues/{number}").body
+    return told if told["state"] == "closed" else None

@@ -9,7 +9,7 @@ from orchestrator.cli.terminal import say
 from orchestrator.demo.run import run_demo
 from orchestrator.domain.errors import RequestRefused
 
-STACKS = ("plane-gitea", "plane-github")
+STACKS = ("plane-gitea", "plane-github", "github")
 
 
 @click.command("demo")
@@ -29,7 +29,8 @@ STACKS = ("plane-gitea", "plane-github")
 @click.option(
     "--stack",
     type=click.Choice(STACKS),
-    help="Tickets come from Plane, and the code lies at Gitea or GitHub: servers that are played on this machine.",
+    help="Tickets come from Plane, or are issues at GitHub, and the code lies at Gitea or GitHub: servers that are "
+    "played on this machine.",
 )
 @click.option("--keep", is_flag=True, help="Leave the services running and the folder in place.")
 @click.option(

@@ -1,7 +1,8 @@
-"""``orch demo --stack``: the same two tickets, filed by a person at Plane, with the code at Gitea or GitHub.
+"""``orch demo --stack``: the same two tickets, filed by a person at Plane or as issues at GitHub, with the code at a
+forge.
 
 The servers are played on loopback (:mod:`orchestrator.played`); what speaks to them is the product as a user has it:
-`orch init`, `orch connect`, `orch serve`. A person moves the tickets to Approved and Confirm Deploy there when asked.
+`orch init`, `orch connect`, `orch serve`. A person answers in the tickets when asked.
 """
 
 import os
@@ -11,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
 from orchestrator.config import load_settings
@@ -20,13 +20,13 @@ from orchestrator.demo.lives import PACKAGE_ROOT
 from orchestrator.demo.proof import Proof, prove_delivery, show_costs, show_coverage
 from orchestrator.demo.run import LOG, NAME, PREFIX, SETTINGS, STUCK, Demo, tickets
 from orchestrator.demo.sample_repository import LOOPBACK, Sample, free_ports, write_sample
+from orchestrator.demo.ticket_places import APPROVED, CALLS, CONFIRM, AtGitHub, AtPlane, TicketPlace
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, Task
 from orchestrator.played.gitea import FakeGitea
-from orchestrator.played.github import FakeGitHub
-from orchestrator.played.plane import FakePlane, Item, Project
-from orchestrator.played.plane.server import KEY
+from orchestrator.played.github import FakeGitHub, Repository
+from orchestrator.played.plane import FakePlane
 from orchestrator.runtime.files import make_private_folder, replace_durably
 from orchestrator.runtime.git import Git
 from orchestrator.runtime.process import Liveness, ProcessIdentity
@@ -34,21 +34,19 @@ from orchestrator.wiring import App, open_readonly
 
 FULL_NAME = f"acme/{NAME}"
 ASKS = "\n[approvals]\nanalysis = true\ndeploy = true\n"
-CALLS = 2_000  # in a minute: nobody else shares this Plane
 END_S = 60.0
 _POLL_S = 0.2
-_ANSWERS = {Stage.ANALYSIS: "Approved", Stage.DEPLOY_STAGING: "Confirm Deploy"}
+_ANSWERS = {Stage.ANALYSIS: APPROVED, Stage.DEPLOY_STAGING: CONFIRM}
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The two servers, and what lies there."""
+    """The servers, and what lies there."""
 
     kind: str
     forge: FakeGitea | FakeGitHub
-    plane: FakePlane
+    tickets: TicketPlace
     repository: Path
-    project: Project
 
 
 @dataclass(slots=True)
@@ -74,9 +72,9 @@ class StackDemo(Demo):
             told = self._set_up(servers, sample, choice.environ)
             stack.callback(self._end_service)
             with open_readonly(load_settings(self._variables), choice.environ) as app:
-                items = self._file(servers)
-                found = self._watch_tickets(app, servers, items, choice.patience_s)
-                proof = self._prove(app, servers, sample, items, found, told, git)
+                self._file(servers.tickets)
+                found = self._watch_tickets(app, servers.tickets, choice.patience_s)
+                proof = self._prove(app, servers, sample, found, told, git)
                 stories = [app.operations.story(task.work_item) for task in found]
                 after = app.operations.baseline(NAME)
                 show_coverage(
@@ -88,8 +86,9 @@ class StackDemo(Demo):
     # -- steps -------------------------------------------------------------------------------------------------
 
     def _set_up(self, servers: Servers, sample: Sample, environ: Mapping[str, str]) -> str:
-        """As a person sets it up: register, connect, paste Plane's webhook, start the service, connect again."""
-        name = servers.kind.upper()
+        """As a person sets it up: register, connect, paste the webhook that nobody else may make, start the service,
+        connect again."""
+        name, place = servers.kind.upper(), servers.tickets
         [port] = free_ports(1)
         secrets = self.home / "secrets"
         self._variables = {
@@ -99,9 +98,8 @@ class StackDemo(Demo):
             f"ORCH_{name}_URL": servers.forge.url,
             f"ORCH_{name}_TOKEN_FILE": _kept(secrets / "forge-token", servers.forge.token),
             "ORCH_FORGE_SETTLE_S": "0",
-            "ORCH_PLANE_URL": servers.plane.url,
-            "ORCH_PLANE_TOKEN_FILE": _kept(secrets / "plane-key", KEY),
-            "ORCH_PLANE_CALLS_PER_MINUTE": str(CALLS),
+            **place.settings(),
+            **_all_kept(secrets, place.secrets()),
         }
 
         def orch(*args: str) -> str:
@@ -117,14 +115,13 @@ class StackDemo(Demo):
                 raise OutsideError(f"`orch {' '.join(args)}` failed: {said.strip()}")
             return said
 
-        orch("init", f"--{servers.kind}", FULL_NAME, "--plane", f"acme/{PREFIX}", "--prefix", PREFIX)
+        orch("init", f"--{servers.kind}", FULL_NAME, *place.init, "--prefix", PREFIX)
         orch("connect", servers.kind)
         made = self.home / "state" / "secrets" / f"{servers.kind}-webhook"
         self._variables[f"ORCH_{name}_WEBHOOK_SECRET_FILE"] = str(made)
-        hook = servers.plane.hook(f"http://{LOOPBACK}:{port}/webhooks/plane")
-        self._variables["ORCH_PLANE_WEBHOOK_SECRET_FILE"] = _kept(secrets / "plane-webhook", hook.secret)
+        self._variables |= _all_kept(secrets, place.hook(f"http://{LOOPBACK}:{port}"))
         self._begin_service(environ)
-        return orch("connect", servers.kind) + orch("connect", "plane")
+        return orch("connect", servers.kind) + (orch("connect", place.connect) if place.connect else "")
 
     def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {**environ, **self._variables, "PYTHONPATH": str(PACKAGE_ROOT)}
@@ -154,92 +151,87 @@ class StackDemo(Demo):
                 raise OutsideError(f"Within {END_S:g} s {otherwise}; its log is {self.home / LOG}.")
             self.clock.wait(never, _POLL_S)
 
-    def _file(self, servers: Servers) -> list[Item]:
-        """A person files both tickets at Plane."""
-        items = []
+    def _file(self, place: TicketPlace) -> None:
+        """A person files both tickets there."""
         for ticket in tickets():
-            html = "".join(f"<p>{escape(line)}</p>" for line in ticket.body.splitlines())
-            items.append(servers.plane.ticket(servers.project, ticket.title, "orch", html=html))
-            self._note(f"Ann files at Plane: {ticket.title}")
-        return items
+            place.file(ticket)
+            self._note(f"{place.person} files at {place.called}: {ticket.title}")
 
-    def _watch_tickets(
-        self, app: App, servers: Servers, items: Sequence[Item], patience_s: float
-    ) -> list[Task]:
-        """Print what happens until Plane shows every ticket as done, or one is stuck; a person answers there."""
+    def _watch_tickets(self, app: App, place: TicketPlace, patience_s: float) -> list[Task]:
+        """Print what happens until every ticket is shown as done, or one is stuck; a person answers there."""
         never, deadline = threading.Event(), self.clock.boottime() + patience_s
         while True:
             known = [task for task in app.operations.tasks() if task.repo == NAME]
             found = [self._tell(app, task.work_item) for task in sorted(known, key=lambda task: task.id)]
             for task in found:
-                self._answer(servers, items, task)
+                self._answer(place, task)
             stuck = any(task.hold in STUCK - {Hold.PERSON} for task in found)
-            shown = all(item.state.group == "completed" for item in items)  # told a moment after it is done
-            if stuck or shown:
+            if stuck or place.all_done():  # told a moment after it is done
                 return found
             if self.clock.boottime() > deadline:
                 self._note(f"gave up after {patience_s:g} s")
                 return found
             self.clock.wait(never, _POLL_S)
 
-    def _answer(self, servers: Servers, items: Sequence[Item], task: Task) -> None:
+    def _answer(self, place: TicketPlace, task: Task) -> None:
         wanted = _ANSWERS.get(task.stage) if task.hold is Hold.PERSON else None
         if wanted is None or (task.work_item, task.stage, task.round) in self._answered:
             return
         self._answered.add((task.work_item, task.stage, task.round))
-        [item] = [item for item in items if item.name == task.title]
-        servers.plane.move(item, wanted)
-        self._note(f"Ann moves {task.work_item} at Plane: {wanted}")
+        place.answer(task.title, wanted)
+        self._note(f"{place.person} answers {task.work_item} at {place.called}: {wanted}")
 
     def _prove(
-        self,
-        app: App,
-        servers: Servers,
-        sample: Sample,
-        items: Sequence[Item],
-        found: Sequence[Task],
-        told: str,
-        git: Git,
+        self, app: App, servers: Servers, sample: Sample, found: Sequence[Task], told: str, git: Git
     ) -> Proof:
-        proof = Proof(self.echo)
+        proof, place = Proof(self.echo), servers.tickets
         proof.head("tickets")
-        proof.claim(len(found) == len(items), f"{len(found)} tickets were taken from Plane")
+        proof.claim(len(found) == len(tickets()), f"{len(found)} tickets were taken from {place.called}")
         stories = [app.operations.story(task.work_item) for task in found]
         for story in stories:
             text = f"{story.task.work_item} {story.task.title!r} is {story.task.stage}"
             proof.claim(story.task.stage is Stage.DONE, text)
-        proof.head("Plane, as it shows itself")
-        for item in items:
-            proof.claim(
-                item.state.group == "completed", f"{item.name!r} is in {item.state.name} ({item.state.group})"
-            )
-            ours = [comment.external_id for comment in item.comments if comment.actor == servers.plane.bot]
-            proof.claim(
-                bool(ours) and len(ours) == len(set(ours)), f"it has {len(ours)} comments of ours, none twice"
-            )
-        proof.head(f"{servers.kind}, as it shows itself")
+        proof.head(f"tickets at {place.called}, as it shows itself")
+        filed = place.prove(proof)
+        proof.head(f"code at {servers.kind}, as it shows itself")
         there = servers.forge.repositories[FULL_NAME]
         for pull in there.pulls:
             proof.claim(bool(pull.merged), f"pull request {pull.number} {pull.title!r} is merged")
-        proof.claim(len(there.pulls) == len(items), f"{len(there.pulls)} pull requests were opened")
-        proof.claim(told.count("was told of here") == 2, "a change at either server is told of here at once")
+        proof.claim(len(there.pulls) == filed, f"{len(there.pulls)} pull requests were opened")
+        connected = 1 if place.connect is None else 2
+        proof.claim(
+            told.count("was told of here") == connected, "a change at each server is told of here at once"
+        )
         prove_delivery(proof, stories, sample, git=git, forge=str(servers.repository), http=app.http)
         return proof
 
 
 @contextmanager
 def played(stack: str, home: Path, git: Git, sample: Sample) -> Iterator[Servers]:
-    """The servers for as long as the demo runs, with the sample's repository and an empty project."""
+    """The servers for as long as the demo runs, with the sample's repository and no tickets yet."""
     kind = stack.removeprefix("plane-")
-    make = FakeGitHub if kind == "github" else FakeGitea
-    with make(home / "forge") as forge, FakePlane(per_minute=CALLS) as plane:
+    with ExitStack() as open_until_then:
+        forge: FakeGitea | FakeGitHub
+        if kind == "github":
+            forge = open_until_then.enter_context(FakeGitHub(home / "forge"))
+        else:
+            forge = open_until_then.enter_context(FakeGitea(home / "forge"))
         there = forge.create("acme", NAME)
         there.rights["orchbot"] = "admin"  # so that `orch connect` may make the webhook
         git.run(
             ["push", "-q", "--", str(there.path), "main:main"], cwd=sample.repository, protocols=("file",)
         )
         there.synchronise()
-        yield Servers(kind, forge, plane, there.path, plane.project(PREFIX, "Greeter"))
+        place: TicketPlace
+        if isinstance(there, Repository) and stack == kind:
+            place = AtGitHub(there)
+        else:
+            place = AtPlane(open_until_then.enter_context(FakePlane(per_minute=CALLS)))
+        yield Servers(kind, forge, place, there.path)
+
+
+def _all_kept(folder: Path, secrets: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    return {setting: _kept(folder / name, value) for setting, (name, value) in secrets.items()}
 
 
 def _kept(path: Path, secret: str) -> str:

@@ -3,7 +3,7 @@
 What must hold: a comment is there once, however often it is sent: GitHub compares no id of ours, so that each bears a
 mark and is looked for before it is sent. What the issue shows is read before it is written, and a person's later move
 stays. GitHub cannot compare and swap: a move that falls between our look and our write is overwritten, stands among the
-issue's events, and is heard as that person's word all the same. Why so: docs/decisions/0019-github-issues.md.
+issue's events, and is heard as that person's word all the same. Why so: docs/decisions/0020-github-issues.md.
 
 What is told is kept beside the database as well, as for tickets of our own: ``orch task show`` reads it there.
 """

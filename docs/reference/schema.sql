@@ -221,6 +221,11 @@ CREATE TABLE lanes (
     UNIQUE (repo, stage, agent, priority)
 );
 
+CREATE TABLE left_repositories (
+    repo    TEXT PRIMARY KEY REFERENCES repositories (name),
+    left_at TEXT NOT NULL
+);
+
 CREATE TABLE lessons (
     id      INTEGER PRIMARY KEY,
     task_id INTEGER REFERENCES tasks (id),
@@ -376,7 +381,7 @@ CREATE TABLE tracker_projects (
     failing_since TEXT,              -- nothing could be read since
     told          TEXT,              -- what a person knows of it, while that is so: 'failing', 'silent'
     heard_at      TEXT,              -- when a webhook last told of it
-    changed_at    TEXT,              -- the last change of which one should have told
+    changed_at    TEXT, left_at TEXT,              -- the last change of which one should have told
     UNIQUE (tracker, remote_id)
 );
 

@@ -119,7 +119,7 @@ class Repositories:
         """
         known = self._known(name, prefix)
         if known is not None:
-            return known
+            return self._connected(known)
         path = self._folders.home / "forges" / f"{name}.git"
         if (path / "HEAD").is_file() and not self._same_history(path, source):
             raise ConfigError(
@@ -142,7 +142,7 @@ class Repositories:
         """
         known = self._known(name, prefix)
         if known is not None:
-            return known
+            return self._connected(known)
         server = self._servers[at.forge]
         location = server.location(at.full_name)
         with self._database.read() as tx:
@@ -159,10 +159,13 @@ class Repositories:
         return self._added(repositories.Repository(RepoName(name), at.forge, location, prefix))
 
     def elsewhere(self) -> Iterator[tuple[repositories.Repository, RemoteForges, str]]:
-        """All that lie at a configured server, with what they were called there when they were registered."""
+        """All that lie at a configured server and were not disconnected, with what they were called there when they
+        were registered."""
         with self._database.read() as tx:
             known = repositories.all_repositories(tx)
         for one in known:
+            if one.left_at is not None:
+                continue
             server = self._servers.get(one.forge)
             full_name = server.name_at(one.location) if server is not None else None
             if server is not None and full_name is not None:
@@ -211,6 +214,12 @@ class Repositories:
         if any(known.prefix == prefix for known in taken.values()):
             raise RequestRefused(f"The prefix {prefix} numbers another repository's tasks already.")
         return None
+
+    def _connected(self, known: repositories.Repository) -> repositories.Repository:
+        """One that is registered; it is taken from again where it was disconnected."""
+        with self._database.write() as tx:
+            repositories.come_back(tx, known.name)
+            return repositories.get(tx, known.name)
 
     def _added(self, new: repositories.Repository) -> repositories.Repository:
         with self._database.write() as tx:

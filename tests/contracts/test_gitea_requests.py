@@ -42,6 +42,7 @@ def test_from_the_branch_to_the_merge(house: RemoteHouse) -> None:
     house.there.rights["orchbot"] = "admin"
     for _ in range(2):
         Hooks(api, GITEA).settle("https://orch.example.org/webhooks/gitea", Secret("s"))
+    assert len(Hooks(api, GITEA).remove("https://orch.example.org/webhooks/gitea")) == 1
     house.there.rights["erin"] = "write"
     for number in range(60):
         said = {"context": f"ci/{number}", "state": "success"}
@@ -54,7 +55,7 @@ def test_from_the_branch_to_the_merge(house: RemoteHouse) -> None:
     [review] = others.reviews(1)
     assert len(others.remarks(1, review.number)) == 1
     calls = [call for call in house.server.journal.calls if call.path.startswith("/api/v1/")]
-    assert {call.method for call in calls} == {"GET", "POST", "PATCH"}
+    assert {call.method for call in calls} == {"GET", "POST", "PATCH", "DELETE"}
     for call in calls:
         path = call.path.removeprefix("/api/v1")
         answer = "" if call.answer is None else call.answer

@@ -257,7 +257,10 @@ def _registered(settings: Settings, kind: str, below: str, names: Sequence[str])
     return [
         _Known(at.name, at.location)
         for at in known
-        if at.forge == kind and at.location.startswith(below) and _is_named(at.name, names)
+        if at.forge == kind
+        and at.left_at is None
+        and at.location.startswith(below)
+        and _is_named(at.name, names)
     ]
 
 

@@ -17,6 +17,7 @@ from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
 from orchestrator.domain.task import Ticket
+from orchestrator.operations.connections import OpenTasks
 from orchestrator.operations.deciding import Receipt
 from orchestrator.operations.desk import Operations
 from orchestrator.repositories import Elsewhere
@@ -91,6 +92,12 @@ class Desk(Protocol):
     def connect(self, repo: str, plane: str | None) -> Plain:
         """Let a repository's tickets come from ``WORKSPACE/PROJECT`` at the configured Plane, or, where none is named,
         from its issues at GitHub."""
+        ...
+
+    def disconnect(
+        self, repo: str, *, tickets_only: bool, open_tasks: OpenTasks, person: str, reason: str
+    ) -> Plain:
+        """Take no more tickets of a repository, or of its project at a tracker."""
         ...
 
     def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
@@ -200,6 +207,15 @@ class LocalDesk:
     def connect(self, repo: str, plane: str | None) -> Plain:
         """Let its tickets come from a project at Plane, or from its issues."""
         return views.record(self._app.connect_tracker(repo, plane))
+
+    def disconnect(
+        self, repo: str, *, tickets_only: bool, open_tasks: OpenTasks, person: str, reason: str
+    ) -> Plain:
+        """Take no more tickets of it."""
+        told = self._operations.disconnect(
+            repo, tickets_only=tickets_only, open_tasks=open_tasks, person=person, reason=reason
+        )
+        return views.record(told)
 
     def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
         """Point it to its new place."""

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "demo": Lazy("demo", "Deliver two tickets of a sample service, and prove it."),
     "init": Lazy("init", "Make a repository ready: write .orchestrator.toml, register it."),
     "connect": Lazy("connect", "Connect with Plane, Gitea or GitHub, and try it."),
+    "disconnect": Lazy("disconnect", "Take no more tickets of a repository, or of its tracker's project."),
     "repo": Lazy("repo", "Repositories: which there are, and where they lie."),
     "run": Lazy("run", "File a ticket and watch it until it is done or needs you."),
     "serve": Lazy("serve", "Run the service: work, API and board."),

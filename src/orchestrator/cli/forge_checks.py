@@ -35,7 +35,7 @@ def forges(
         return  # said of the database already
     for at in repositories:
         server = known.get(at.forge)
-        if only is not None and at.name not in only:
+        if at.left_at is not None or (only is not None and at.name not in only):
             continue
         if server is None or not at.location.startswith(f"{server.url}/"):
             continue

@@ -65,11 +65,14 @@ def command(
     found = look.look_at(git, path)
     config = look.config_in_checkout(found)
     with acting("init") as desk:
-        known = [look.Registered.of(row) for row in desk.repositories()]
+        rows = desk.repositories()
+        known = [look.Registered.of(row) for row in rows]
         at = look.find_registered(git, found, known)
         new = at is None
         if at is not None:
             _same(at, name, prefix, there)
+            if any(row["name"] == at.name and row["left_at"] for row in rows):  # connected again
+                desk.register(found.top, at.name, at.prefix)
         else:
             at = look.register(desk, git, found, name, prefix, there=there)
         tracker = desk.connect(at.name, plane) if issues or plane is not None else None

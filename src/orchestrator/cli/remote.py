@@ -16,6 +16,7 @@ from orchestrator.domain.errors import (
     RequestRefused,
 )
 from orchestrator.domain.task import Ticket
+from orchestrator.operations.connections import OpenTasks
 from orchestrator.repositories import Elsewhere
 from orchestrator.runtime.http import Http, SystemHttp
 from orchestrator.stage_engine.resolutions import Resolution
@@ -107,6 +108,13 @@ class RemoteDesk:
         """Let its tickets come from a project at Plane, or from its issues."""
         place: dict[str, object] = {"issues": True} if plane is None else {"plane": plane}
         return self._ask("POST", f"/repositories/{quote(repo, safe='')}/tracker", place)
+
+    def disconnect(
+        self, repo: str, *, tickets_only: bool, open_tasks: OpenTasks, person: str, reason: str
+    ) -> Plain:
+        """Take no more tickets of it."""
+        said = {"tickets_only": tickets_only, "open": open_tasks.value, "person": person, "reason": reason}
+        return self._ask("POST", f"/repositories/{quote(repo, safe='')}/disconnect", said)
 
     def move(self, repo: str, to: str, *, person: str, reason: str) -> Plain:
         """Point it to its new place."""

@@ -5,6 +5,7 @@ import click
 from orchestrator.cli.desk import acting, reading
 from orchestrator.cli.options import json_option, person_option, person_or_user, plain_text
 from orchestrator.cli.terminal import say, say_json, table
+from orchestrator.web.views import Plain
 
 
 @click.group("repo")
@@ -21,7 +22,7 @@ def listed(as_json: bool) -> int:
     if as_json:
         say_json({"repositories": known})
     elif known:
-        rows = [(str(one["name"]), str(one["prefix"]), str(one["location"])) for one in known]
+        rows = [(str(one["name"]), str(one["prefix"]), _lies_at(one)) for one in known]
         say(table(rows, ("name", "tasks", "lies at")))
     else:
         say("No repository is registered.")
@@ -51,3 +52,8 @@ def move(name: str, to: str, reason: str, person: str | None, as_json: bool) -> 
     say(f"{told['name']} lies at {told['location']}.")
     say(f"In its checkouts: git remote set-url orch {told['location']}")
     return 0
+
+
+def _lies_at(one: Plain) -> str:
+    left = f" (disconnected {one['left_at']})" if one["left_at"] else ""
+    return f"{one['location']}{left}"

@@ -210,6 +210,9 @@ class TicketWatch:
             return True
         if not changed.wanted or (task is not None and not self._reopened(project, ticket, changed)):
             return True
+        with self._database.read() as tx:
+            if tickets.left(tx, known.repo):
+                return True
         return self._take(known, changed, counts)
 
     def _reopened(self, project: TicketProject, ticket: KnownTicket | None, changed: ChangedTicket) -> bool:

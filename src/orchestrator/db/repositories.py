@@ -17,6 +17,7 @@ class Repository:
     forge: str
     location: str
     prefix: str
+    left_at: str | None = None  # since when no ticket of it is taken any more
 
 
 def add(tx: Tx, repository: Repository) -> bool:
@@ -62,6 +63,21 @@ def move(tx: Tx, known: Repository, location: str) -> bool:
     return tx.execute("repositories.move", name=known.name, known=known.location, location=location) == 1
 
 
+def leave(tx: Tx, name: RepoName) -> bool:
+    """From now on no ticket of a repository is taken; False where that is so already."""
+    return tx.execute("repositories.leave", name=name) == 1
+
+
+def come_back(tx: Tx, name: RepoName) -> bool:
+    """Tickets are taken again; False where they were all along."""
+    return tx.execute("repositories.come_back", name=name) == 1
+
+
+def idle(tx: Tx) -> set[RepoName]:
+    """Those that were left, and have no task that goes on: nothing is done for them."""
+    return {RepoName(row["name"]) for row in tx.all("repositories.idle")}
+
+
 def next_work_item(tx: Tx, name: RepoName) -> WorkItem:
     """Draw the repository's next number, such as ``ORCH-114``.
 
@@ -76,4 +92,4 @@ def next_work_item(tx: Tx, name: RepoName) -> WorkItem:
 
 
 def _repository(row: Row) -> Repository:
-    return Repository(RepoName(row["name"]), row["forge"], row["location"], row["prefix"])
+    return Repository(RepoName(row["name"]), row["forge"], row["location"], row["prefix"], row["left_at"])

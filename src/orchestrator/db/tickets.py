@@ -41,7 +41,13 @@ class KnownTicket:
 def connect(
     tx: Tx, repo: RepoName, tracker: str, location: str, remote_id: str, *, our_user: str | None
 ) -> bool:
-    """Say where a repository's tickets lie; False where that is said already, or the project is another's."""
+    """Say where a repository's tickets lie; False where that is said already, or the project is another's.
+
+    Tickets of a project that was left are taken again; another one has its place, unless tickets of it go on.
+    """
+    at = {"repo": repo, "tracker": tracker, "remote_id": remote_id}
+    tx.execute("tickets.come_back", **at)
+    tx.execute("tickets.forget_left", **at)
     return (
         tx.execute(
             "tickets.connect",
@@ -53,6 +59,21 @@ def connect(
         )
         == 1
     )
+
+
+def leave(tx: Tx, repo: RepoName) -> bool:
+    """From now on no ticket of a repository's project is taken; False where that is so already, or it has none."""
+    return tx.execute("tickets.leave", repo=repo) == 1
+
+
+def moved(tx: Tx, repo: RepoName, known: str, location: str) -> None:
+    """Where its tickets lie has another address, if they lie where the repository lay."""
+    tx.execute("tickets.moved", repo=repo, known=known, location=location)
+
+
+def left(tx: Tx, repo: RepoName) -> bool:
+    """Whether tickets of a repository's project are taken no more."""
+    return tx.one("tickets.left", repo=repo) is not None
 
 
 def project_of(tx: Tx, repo: RepoName) -> TrackerProject | None:
@@ -68,7 +89,7 @@ def project(tx: Tx, tracker: str, remote_id: str) -> TrackerProject | None:
 
 
 def projects(tx: Tx, tracker: str) -> list[TrackerProject]:
-    """All at a tracker."""
+    """All at a tracker from which tickets are taken."""
     return [_project(row) for row in tx.all("tickets.projects", tracker=tracker)]
 
 

@@ -124,6 +124,21 @@ class Hooks:
             raise refusal(answer, what)
         return [_hook(mapping(answer.body)), *known[1:]]
 
+    def remove(self, address: str) -> Sequence[Hook]:
+        """Take away those that deliver at an address; which they were.
+
+        :raises NotAllowed: our user may not manage them.
+        :raises OutsideError: the server refused.
+        """
+        known = self.leading_to(address)
+        for hook in known:
+            answer = self._api.call("DELETE", f"/hooks/{hook.number}")
+            if answer.status == HTTPStatus.FORBIDDEN:
+                raise self._not_allowed()
+            if not answer.ok and answer.status != HTTPStatus.NOT_FOUND:
+                raise refusal(answer, "remove its webhook")
+        return known
+
     def _rows(self, answer: Answer) -> list[Mapping[str, object]]:
         if answer.status in _SHUT:
             raise self._not_allowed()

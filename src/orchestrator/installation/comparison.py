@@ -8,7 +8,7 @@ from the database first, and what may account for something outside (starts, num
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.db import installation, tasks
+from orchestrator.db import installation, repositories, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.ids import RepoName
@@ -66,9 +66,10 @@ class Comparison:
         self._folders = folders
 
     def repositories(self) -> list[RepoName]:
-        """All that this process works for."""
+        """All that this process works for; not what was disconnected and has no task that goes on."""
         with self._database.read() as tx:
-            registered = list(installation.known(tx))
+            idle = repositories.idle(tx)
+            registered = [repo for repo in installation.known(tx) if repo not in idle]
         return self._within(registered)
 
     def traces(self) -> Traces:

@@ -107,12 +107,12 @@ class InstallationGuard:
     def look_again(self) -> int:
         """See whether the forges still carry our mark, and whether what was closed or could not be read belongs
         together; how many repositories changed their state."""
-        before = self._standing.open()
+        before, ours = self._standing.open(), self._comparison.repositories()
         for repo, mark in before.items():
-            if not self._still_ours(repo, mark):
+            if repo not in ours or not self._still_ours(repo, mark):
                 self._standing.forget(repo, mark)
         now = self._standing.open()
-        self._judge([repo for repo in self._comparison.repositories() if repo not in now])
+        self._judge([repo for repo in ours if repo not in now])
         return len(before.keys() ^ self._standing.open().keys())
 
     def reopen(self, found: Mapping[RepoName, Compared]) -> dict[RepoName, bool]:

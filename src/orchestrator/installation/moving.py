@@ -9,7 +9,7 @@ On failure: nothing was changed.
 
 from collections.abc import Callable, Iterable
 
-from orchestrator.db import events, repositories, tasks
+from orchestrator.db import events, repositories, tasks, tickets
 from orchestrator.db.database import Database
 from orchestrator.db.repositories import Repository
 from orchestrator.domain.errors import RequestRefused
@@ -65,6 +65,7 @@ class Moving:
                 raise RequestRefused(
                     f"{known.name} was moved by somebody else meanwhile; nothing was changed."
                 )
+            tickets.moved(tx, known.name, known.location, location)
             told = {"repo": known.name, "from": known.location, "to": location}
             data = {**told, "person": person[:200], "reason": reason[:2000]}
             events.append(tx, EventType.NOTE, Actor.OPERATOR, data=data)

@@ -70,6 +70,11 @@ class Deciding:
                 existing = tasks.open_by_ticket(tx, ticket.tracker, ticket.external_id)
                 if existing is not None:
                     return existing
+            if known.left_at is not None:
+                raise RequestRefused(
+                    f"{repo} was disconnected at {known.left_at}: no ticket is taken any more.",
+                    hint="`orch init` in its checkout connects it again.",
+                )
             work_item = repositories.next_work_item(tx, known.name)
             task = tasks.add(tx, known.name, work_item, ticket, priority=priority)
             if task is None:

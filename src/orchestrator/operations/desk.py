@@ -6,6 +6,7 @@ from orchestrator.db.database import Database
 from orchestrator.deploy.deployer import Deployer
 from orchestrator.domain.ids import RepoName, TaskId
 from orchestrator.domain.shares import NO_CAPS, Shares
+from orchestrator.operations.connections import ConnectionDesk
 from orchestrator.operations.deciding import Deciding
 from orchestrator.operations.effects import EffectDesk
 from orchestrator.operations.freezes import FreezeDesk
@@ -17,7 +18,7 @@ from orchestrator.stage_engine.situation import Configs
 from orchestrator.transition_lease import Ownership
 
 
-class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk):
+class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk, ConnectionDesk):
     """The operator's desk."""
 
     def __init__(
@@ -40,4 +41,5 @@ class Operations(Reading, Deciding, EffectDesk, FreezeDesk, LeaseDesk):
         Deciding.__init__(self, database, entropy=entropy, wake=wake, why_restored=why_restored)
         EffectDesk.__init__(self, database, deployer=deployer, clock=clock, entropy=entropy, wake=wake)
         FreezeDesk.__init__(self, database, wake=wake)
+        ConnectionDesk.__init__(self, database, cancel=self.cancel)
         LeaseDesk.__init__(self, database, ownership, wake=wake, give_up=give_up)

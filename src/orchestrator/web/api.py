@@ -94,6 +94,7 @@ def create_api(
     _health(api, ready, build_sha)
     _reading(api, operations)
     _acting(api, operations)
+    _disconnecting(api, operations)
     _metrics(api, operations, telemetry or Telemetry())
     if register is not None:
         _registering(api, register)
@@ -228,6 +229,23 @@ def _acting(api: FastAPI, operations: Operations) -> None:
     ) -> Json:
         """Take a task from its owner, who is refused from then on; 409 where nobody owns it."""
         return Json(views.record(operations.release_lease(work_item, person=said.person, reason=said.reason)))
+
+
+def _disconnecting(api: FastAPI, operations: Operations) -> None:
+    @api.post("/repositories/{name}/disconnect", tags=["acting"])
+    def disconnect(
+        name: str, said: Annotated[bodies.DisconnectBody, Depends(bodies.reader(bodies.DisconnectBody))]
+    ) -> Json:
+        """Take no more tickets of a repository, or with ``tickets_only`` of its project at a tracker; 409 where tasks
+        are open and ``open`` does not say whether to ``finish`` or ``cancel`` them."""
+        told = operations.disconnect(
+            name,
+            tickets_only=said.tickets_only,
+            open_tasks=said.open,
+            person=said.person,
+            reason=said.reason,
+        )
+        return Json(views.record(told))
 
 
 def _metrics(api: FastAPI, operations: Operations, telemetry: Telemetry) -> None:

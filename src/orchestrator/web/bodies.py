@@ -11,6 +11,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orchestrator.domain.effect import EffectState
+from orchestrator.operations.connections import OpenTasks
 from orchestrator.operations.deciding import BODY_LIMIT, LABEL_LIMIT, SUBJECT, TITLE_LIMIT
 from orchestrator.repositories import GITEA, GITHUB, Elsewhere
 from orchestrator.stage_engine.resolutions import Resolution
@@ -101,6 +102,13 @@ class MoveBody(_Decided):
     """``POST /repositories/{name}/move``: ``owner/name``, as its server calls it now."""
 
     to: _Name
+
+
+class DisconnectBody(_Decided):
+    """``POST /repositories/{name}/disconnect``; ``open`` says what becomes of tasks that have not ended."""
+
+    tickets_only: bool = False
+    open: Annotated[OpenTasks, Field(strict=False)] = OpenTasks.REFUSE
 
 
 class TrackerBody(_Body):

@@ -29,7 +29,7 @@ def delivery(
         yield build
 
 
-@pytest.mark.long(but=["gitea"])
+@pytest.mark.long
 def test_a_renamed_repository_is_told_of_and_its_ticket_goes_on_at_the_new_place(
     delivery: Callable[..., Delivery],
 ) -> None:

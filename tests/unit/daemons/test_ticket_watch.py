@@ -553,3 +553,36 @@ def test_several_processes_read_a_project_once(watched: Watched) -> None:
     asked = len(watched.server.journal.calls)
     watched.watch.run_once()
     assert len(watched.server.journal.calls) == asked
+
+
+def test_of_a_project_that_was_left_nothing_is_taken_and_what_was_taken_is_heard(watched: Watched) -> None:
+    item, task = watched.waits()
+    with watched.store.database.write() as tx:
+        assert tickets.leave(tx, REPO)
+        assert not tickets.leave(tx, REPO)
+    watched.server.comment(item, "orch approve")
+    other = watched.ticket()
+    assert watched.run()["taken"] == 0
+    assert watched.words(task) == [("approved", "ann")]
+    with watched.store.database.read() as tx:
+        assert tasks.newest_by_ticket(tx, "plane", other.id) is None
+    watched.store.move(task.id, Stage.CANCELLED)
+    assert watched.run()["read"] == 0
+
+    watched.projects.connect(REPO, "acme/shop")
+    assert watched.run()["taken"] == 1
+    assert watched.task(other).title == "Add totals"
+
+
+def test_another_project_takes_the_place_of_one_that_was_left(watched: Watched) -> None:
+    watched.server.project("ANO", "Another")
+    with pytest.raises(RequestRefused):
+        watched.projects.connect(REPO, "acme/ANO")
+    _, task = watched.taken()
+    with watched.store.database.write() as tx:
+        tickets.leave(tx, REPO)
+    with pytest.raises(RequestRefused):  # its tickets go on
+        watched.projects.connect(REPO, "acme/ANO")
+    watched.store.move(task.id, Stage.CANCELLED)
+    watched.projects.connect(REPO, "acme/ANO")
+    assert watched.known().remote_id != watched.project.id

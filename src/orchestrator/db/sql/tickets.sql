@@ -3,6 +3,24 @@ INSERT INTO tracker_projects (repo, tracker, location, remote_id, our_user)
 VALUES (:repo, :tracker, :location, :remote_id, :our_user)
 ON CONFLICT DO NOTHING;
 
+-- name: leave
+UPDATE tracker_projects SET left_at = utc_now() WHERE repo = :repo AND left_at IS NULL;
+
+-- name: come_back
+UPDATE tracker_projects SET left_at = NULL, read_to = NULL, due_at = NULL -- what was marked meanwhile is found
+WHERE repo = :repo AND tracker = :tracker AND remote_id = :remote_id AND left_at IS NOT NULL;
+
+-- name: forget_left
+DELETE FROM tracker_projects WHERE repo = :repo AND (tracker <> :tracker OR remote_id <> :remote_id) AND left_at IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.repo = tracker_projects.repo AND tasks.tracker = tracker_projects.tracker
+                AND tasks.stage NOT IN ('done', 'cancelled'));
+
+-- name: moved
+UPDATE tracker_projects SET location = :location WHERE repo = :repo AND location = :known;
+
+-- name: left
+SELECT 1 FROM tracker_projects WHERE repo = :repo AND left_at IS NOT NULL;
+
 -- name: project_of
 SELECT * FROM tracker_projects WHERE repo = :repo;
 
@@ -10,10 +28,13 @@ SELECT * FROM tracker_projects WHERE repo = :repo;
 SELECT * FROM tracker_projects WHERE tracker = :tracker AND remote_id = :remote_id;
 
 -- name: projects
-SELECT * FROM tracker_projects WHERE tracker = :tracker ORDER BY repo LIMIT 1000;
+SELECT * FROM tracker_projects WHERE tracker = :tracker AND left_at IS NULL ORDER BY repo LIMIT 1000;
 
 -- name: due
 SELECT * FROM tracker_projects WHERE tracker = :tracker AND (due_at IS NULL OR due_at <= utc_now())
+  AND (left_at IS NULL OR EXISTS
+       (SELECT 1 FROM tasks WHERE tasks.repo = tracker_projects.repo AND tasks.tracker = tracker_projects.tracker
+        AND tasks.stage NOT IN ('done', 'cancelled')))
 ORDER BY due_at, repo LIMIT 1000;
 
 -- name: claim

@@ -430,5 +430,16 @@ def edit_hook(hub: Hub, asked: Request, repo: Repository, number: str) -> Answer
     return _missing(asked) if found is None else Answer(200, hooks.shown(found, "gitea"))
 
 
+@route("DELETE", "/repos/<owner>/<repo>/hooks/<number>")
+def drop_hook(hub: Hub, asked: Request, repo: Repository, number: str) -> Answer:
+    if repo.rights.get(asked.login or "") != "admin":
+        return _error(
+            asked, 403, "user should be an owner or a collaborator with admin write of a repository"
+        )
+    found = [hook for hook in repo.webhooks if hook.number == int(number)]
+    repo.webhooks[:] = [hook for hook in repo.webhooks if hook.number != int(number)]
+    return Answer(204) if found else _missing(asked)
+
+
 def _known(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "events": [name for name in body.get("events", ["push"]) if name in KNOWN]}

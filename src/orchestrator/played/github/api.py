@@ -258,3 +258,12 @@ def edit_hook(asked: Request, repo: Repository, number: str) -> Answer:
     if repo.rights.get(asked.login) == "admin":
         found = hooks.settle(repo.webhooks, asked.body, int(number))
     return missing() if found is None else Answer(200, hooks.shown(found, "Repository"))
+
+
+@route("DELETE", "/hooks/<number>")
+def drop_hook(asked: Request, repo: Repository, number: str) -> Answer:
+    found = [hook for hook in repo.webhooks if hook.number == int(number)]
+    if repo.rights.get(asked.login) != "admin" or not found:
+        return missing()
+    repo.webhooks.remove(found[0])
+    return Answer(204)

@@ -147,6 +147,10 @@ class WatchedPlaces:
         page: str | None = self._places.pull_request(task)
         return page
 
+    def let_go(self) -> int:
+        gone: int = self._places.let_go()
+        return gone
+
 
 def watch(app: App, scheduler: Scheduler) -> App:
     """Send what an installation that was just opened does outside through the scheduler."""

@@ -195,7 +195,8 @@ class Inbox:
         handler = self._handlers.get(delivery.source)
         if handler is None:
             return Handled("of no source that this version knows")
-        return handler.handle(tx, delivery, self._task(tx, delivery))
+        task = self._task(tx, delivery)
+        return handler.handle(tx, delivery, task and tasks.held_still(tx, task.id))
 
     def _task(self, tx: Tx, delivery: Delivery | None) -> Task | None:
         handler = self._handlers.get(delivery.source) if delivery is not None else None

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from orchestrator.db import leases
 from orchestrator.db.database import Row, Tx
 from orchestrator.domain.errors import InvariantError, NotFound
 from orchestrator.domain.ids import Home, RepoName, Sha, TaskId, WorkItem
@@ -45,6 +46,17 @@ def get(tx: Tx, task_id: TaskId) -> Task:
     if row is None:
         raise NotFound(f"There is no task with id {task_id}.")
     return _task(row)
+
+
+def held_still(tx: Tx, task_id: TaskId) -> Task:
+    """The task, which nobody moves until this transaction has ended: for who leaves something for its next owner.
+
+    Whoever ends a task answers all that waits for it, and would not see what is being left there at the same time.
+
+    :raises NotFound: there is none.
+    """
+    leases.lock_epoch(tx, task_id)
+    return get(tx, task_id)
 
 
 def by_work_item(tx: Tx, work_item: str) -> Task:

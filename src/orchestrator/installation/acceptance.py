@@ -214,7 +214,8 @@ class _Import:
     def _take_out(self, repo: RepoName) -> None:
         """Tell every task that is open, and those just made, to wait; nothing new is begun for one before it has."""
         why = f"{self._reason} (accepted by {self._person}); look at what has happened since, then decide about it"
-        for task in tasks.every_open(self._tx, repo):
+        for known in tasks.every_open(self._tx, repo):
+            task = tasks.held_still(self._tx, known.id)
             restored.cancel_queued(self._tx, task.id, "the database or the forge was restored")
             signal = Signal(RESTORED, task.stage, task.round, None, self._person, why)
             key = f"restored:{self._token}:{task.id}"

@@ -129,7 +129,7 @@ class Deciding:
 
     def _signal(self, work_item: str, kind: str, person: str, reason: str, seen: str | None) -> Receipt:
         with self._database.write() as tx:
-            task = tasks.by_work_item(tx, work_item)
+            task = tasks.held_still(tx, tasks.by_work_item(tx, work_item).id)
             if task.stage.terminal:
                 raise RequestRefused(
                     f"{work_item} has ended ({task.stage}); nothing was changed.",

@@ -1,7 +1,7 @@
 """``./dev bench``: what the product costs, and how fast it is (``docs/explanation/performance.md``).
 
 Without a word: :mod:`benchmarks.transitions`. Else ``webhooks`` (:mod:`benchmarks.intake`), ``service``
-(:mod:`benchmarks.service`).
+(:mod:`benchmarks.service`), ``recovery`` (:mod:`benchmarks.recovery`).
 """
 
 import argparse
@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import intake, service, transitions
+from benchmarks import intake, recovery, service, transitions
+
+ROUNDS = 15
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,9 +19,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     asked.folder.mkdir(parents=True, exist_ok=True)
     if asked.what == "webhooks":
-        return intake.main(asked.folder, short=asked.short, rounds=asked.rounds, where=asked.json)
+        return intake.main(asked.folder, short=asked.short, rounds=asked.rounds or ROUNDS, where=asked.json)
     if asked.what == "service":
         return service.main(asked.folder, short=asked.short, where=asked.json)
+    if asked.what == "recovery":
+        return recovery.main(
+            asked.folder,
+            short=asked.short,
+            rounds=asked.rounds,
+            many=asked.tasks,
+            fresh=asked.fresh,
+            where=asked.json,
+        )
     if asked.profile:
         return transitions.profile(asked.folder, database=asked.database, short=asked.short)
     return transitions.main(
@@ -27,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         database=asked.database,
         short=asked.short,
         sizes=asked.sizes,
-        rounds=asked.rounds,
+        rounds=asked.rounds or ROUNDS,
         seconds=asked.seconds,
         fresh=asked.fresh,
         where=asked.json,
@@ -39,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("transitions", "webhooks", "service"),
+        choices=("transitions", "webhooks", "service", "recovery"),
         default="transitions",
         help="what is measured (default %(default)s)",
     )
@@ -63,7 +74,8 @@ def _parser() -> argparse.ArgumentParser:
         help="finished tasks behind the live ones; growth is told against the smallest (default %(default)s)",
     )
     parser.add_argument("--fresh", action="store_true", help="measure again what has a result")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds per size (default %(default)s)")
+    parser.add_argument("--rounds", type=int, help="rounds (default: 15 per size, 7 of a recovery)")
+    parser.add_argument("--tasks", type=int, help="tasks in flight where many are (default: 10000)")
     parser.add_argument(
         "--seconds", type=float, default=0.5, help="seconds per figure and round (default %(default)s)"
     )

@@ -71,11 +71,11 @@ def table(found: Mapping[int, Figures]) -> str:
 
 
 def _measured(scratch: Path, size: int, *, short: bool) -> Figures:
-    home, environ = scratch / "home", _environ(scratch)
-    _repository(scratch / "sample", environ)
-    _orch(environ, "init", "--name", "sample", "--prefix", "SMP", cwd=scratch / "sample")
+    home, environ = scratch / "home", environ_in(scratch)
+    repository(scratch / "sample", environ)
+    orch(environ, "init", "--name", "sample", "--prefix", "SMP", cwd=scratch / "sample")
     fill(home / "orchestrator.db", size)
-    version = _median(lambda: _orch(environ, "--version", cwd=scratch), 3 if short else COMMANDS)
+    version = _median(lambda: orch(environ, "--version", cwd=scratch), 3 if short else COMMANDS)
     with _serving(environ, scratch) as (pid, api):
         time.sleep(1.0 if short else SETTLE_S)
         before, began = _cpu_s(pid), time.monotonic()
@@ -138,7 +138,7 @@ def _serving(environ: Mapping[str, str], cwd: Path) -> Iterator[tuple[int, Mappi
         service.wait(60)
 
 
-def _environ(scratch: Path) -> dict[str, str]:
+def environ_in(scratch: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(scratch),
@@ -147,7 +147,7 @@ def _environ(scratch: Path) -> dict[str, str]:
     }
 
 
-def _repository(place: Path, environ: Mapping[str, str]) -> None:
+def repository(place: Path, environ: Mapping[str, str]) -> None:
     place.mkdir()
     (place / ".orchestrator.toml").write_text(CONFIG)
     who = ["-c", "user.name=Person", "-c", "user.email=person@example.org"]
@@ -155,7 +155,7 @@ def _repository(place: Path, environ: Mapping[str, str]) -> None:
         subprocess.run(["git", *args], cwd=place, env=environ, check=True)
 
 
-def _orch(environ: Mapping[str, str], *args: str, cwd: Path) -> None:
+def orch(environ: Mapping[str, str], *args: str, cwd: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "orchestrator", *args], env=environ, cwd=cwd, check=True, capture_output=True
     )

@@ -1,0 +1,151 @@
+"""``./dev bench recovery``: from SIGKILL to converged. A state folder is left as a killed process would have left it
+(:mod:`benchmarks.in_flight`), a new ``orch serve`` starts on it, and the ledger is watched until nothing is in flight
+any more that was: every lease of the dead process is gone, every job of its is adopted or given back, every effect that
+it had intended is settled. These are the machine's times, not ratios: let nothing else run.
+"""
+
+import json
+import os
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from benchmarks.in_flight import DEAD, Kind, Lives, leave, mixed
+from benchmarks.service import environ_in, orch, repository
+from orchestrator.config import load_settings
+from orchestrator.runtime.process import ProcessIdentity, machine_boot_id, pid_namespace, start_ticks
+from orchestrator.wiring import open_app
+
+MANY, SHORT_MANY = 10_000, 60
+ROUNDS, MANY_ROUNDS = 7, 3
+AIMS = {1: 0.3, MANY: 5.0}
+PATIENCE_S = 600.0
+LEFT = """
+SELECT (SELECT count(*) FROM transition_lease WHERE owner_boot_id = :dead),
+       (SELECT count(*) FROM jobs WHERE status = 'running' AND claimed_by = :dead),
+       (SELECT count(*) FROM effects WHERE id <= :last AND state IN ('intended', 'revoking', 'in_doubt'))
+"""
+Figures = dict[str, list[float]]
+
+
+def main(
+    folder: Path, *, short: bool, rounds: int | None, many: int | None, fresh: bool, where: Path | None
+) -> int:
+    """Measure, print a table, write JSON. Rounds that were measured are kept, so that it can be broken off."""
+    many = SHORT_MANY if short else many or MANY
+    wanted = {str(kind): ([kind], 1 if short else rounds or ROUNDS) for kind in Kind}
+    wanted[f"{many:,} tasks"] = (mixed(many), 1 if short else min(rounds or MANY_ROUNDS, MANY_ROUNDS))
+    notes = folder / f"samples-recovery-{many}.json"
+    found: Figures = {} if fresh or not notes.exists() else json.loads(notes.read_text(encoding="utf-8"))
+    for name, (kinds, times) in wanted.items():
+        taken = found.setdefault(name, [])
+        if len(taken) >= times:
+            continue
+        print(f"{name}: {times - len(taken)} rounds …", flush=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch, _sleeping() as supervisor:
+            state = _State(Path(scratch), kinds, supervisor)
+            while len(taken) < times:
+                taken.append(state.converges_in())
+                notes.write_text(json.dumps(found), encoding="utf-8")
+    print(table(found))
+    path = where or folder / "recovery.json"
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"\nThe figures are in {path}.")
+    return 0
+
+
+def table(found: Mapping[str, Sequence[float]]) -> str:
+    """The seconds as a Markdown table, with what was aimed at."""
+    lines = ["| in flight | aim, s | median, s | min–max | rounds |", "|---|---:|---:|---:|---:|"]
+    for name, taken in found.items():
+        aim = AIMS[1] if name in set(Kind) else AIMS[MANY]
+        spread = f"{min(taken):.2f}–{max(taken):.2f}"
+        lines.append(f"| {name} | {aim:g} | {statistics.median(taken):.2f} | {spread} | {len(taken)} |")
+    return "\n".join(lines)
+
+
+class _State:
+    """A state folder in which things are in flight; it is the same at each start."""
+
+    def __init__(self, scratch: Path, kinds: Sequence[Kind], supervisor: ProcessIdentity) -> None:
+        self._scratch = scratch
+        self._home, self._kept = scratch / "home", scratch / "kept"
+        self._environ = environ_in(scratch)
+        with _sleeping() as killed:
+            lives = Lives(killed, supervisor)
+        repository(scratch / "sample", self._environ)
+        orch(self._environ, "init", "--name", "sample", "--prefix", "SMP", cwd=scratch / "sample")
+        with open_app(load_settings(self._environ), self._environ, role="bench") as app:
+            app.guard.start()
+            leave(app, lives, kinds)
+        self._last = self._ask("SELECT coalesce(max(id), 0) FROM effects")[0]
+        self._home.rename(self._kept)
+
+    def converges_in(self) -> float:
+        """One life: the seconds from its first line to where nothing is left."""
+        shutil.rmtree(self._home, ignore_errors=True)
+        subprocess.run(["cp", "-a", self._kept, self._home], check=True)
+        os.sync()
+        if sum(self._ask(LEFT)) == 0:
+            raise SystemExit("Nothing is in flight: there is nothing to be measured.")
+        with (self._scratch / "serve.log").open("wb") as log:
+            life = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.life"],
+                env=self._environ | {k: v for k, v in os.environ.items() if k == "BENCH_PROFILE"},
+                cwd=Path(__file__).parents[1],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        try:
+            assert life.stdout is not None
+            began = float(life.stdout.readline())
+            return self._converged(life, began) - began
+        finally:
+            life.kill()
+            life.wait()
+
+    def _converged(self, life: "subprocess.Popen[bytes]", began: float) -> float:
+        with closing(self._opened()) as connection:
+            while True:
+                left = connection.execute(LEFT, {"dead": DEAD, "last": self._last}).fetchone()
+                now = time.clock_gettime(time.CLOCK_BOOTTIME)
+                if sum(left) == 0:
+                    return now
+                if life.poll() is not None or now - began > PATIENCE_S:
+                    said = (self._scratch / "serve.log").read_text(errors="replace")[-4000:]
+                    raise SystemExit(
+                        f"It did not converge; leases, jobs, effects left: {tuple(left)}\n{said}"
+                    )
+                time.sleep(0.001 if sum(left) < 10 else 0.02)
+
+    def _ask(self, query: str) -> tuple[int, ...]:
+        with closing(self._opened()) as connection:
+            found: tuple[int, ...] = connection.execute(
+                query, {"dead": DEAD, "last": getattr(self, "_last", 0)}
+            ).fetchone()
+            return found
+
+    def _opened(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"file:{self._home}/orchestrator.db?mode=ro", uri=True, timeout=30, isolation_level=None
+        )
+
+
+@contextmanager
+def _sleeping() -> Iterator[ProcessIdentity]:
+    """A process that lives for the length of the block."""
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(["sleep", "infinity"], stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        ticks = start_ticks(process.pid) or 0
+        yield ProcessIdentity(machine_boot_id(), pid_namespace(), process.pid, ticks)
+    finally:
+        process.kill()
+        process.wait()

@@ -157,9 +157,24 @@ class Launcher:
         try:
             return self._runs.wait(flight.handle, stop)
         finally:
-            with self._lock:
-                if self._flying.get(flight.job.id) is flight:  # its job may have been taken up anew
-                    del self._flying[flight.job.id]
+            self.let_go(flight)
+
+    def let_go(self, flight: Flight) -> None:
+        """Nobody waits for it here any more."""
+        with self._lock:
+            if self._flying.get(flight.job.id) is flight:  # its job may have been taken up anew
+                del self._flying[flight.job.id]
+
+    def has_ended(self, flight: Flight) -> bool:
+        """Whether waiting for it would come to an end at once.
+
+        :raises OutsideError: its folder cannot be used.
+        """
+        return self._runs.result(flight.handle.run_dir) is not None
+
+    def keep(self, flight: Flight, kept_at: float | None) -> float:
+        """Keep a run adopted that nobody waits for; when that was last done, by CLOCK_BOOTTIME, None at first."""
+        return self._runs.keep(flight.handle, kept_at)
 
     def result(self, run: AgentRun) -> RunResult | None:
         """How a run ended, from its own record; None while it runs."""

@@ -421,7 +421,7 @@ def settle_everything(app: Installation, ids: Sequence[TaskId]) -> None:
     before: object = None
     for _ in range(PASSES):
         with app.database.write() as tx:
-            for job in jobs.running_of_others(tx, app.process.boot_id):
+            for job in jobs.running_of_others(tx, app.process.boot_id, after=0, limit=100):
                 jobs.reap_running_job(tx, job, "its process has ended")
         outcomes = [app.drive(task_id, Actor.RECOVERY) for task_id in ids]
         with app.database.read() as tx:

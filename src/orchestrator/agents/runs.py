@@ -31,7 +31,7 @@ from orchestrator.runtime.sweep import sweep
 
 PROGRAM = "orchestrator.agents.supervisor"
 POLL_SECONDS = 0.2
-TOUCH_SECONDS = 5.0  # adoption is renewed this often; a small part of any sensible run_orphan_ttl
+TOUCH_SECONDS = 5.0  # at least so often adoption is renewed; a small part of any sensible run_orphan_ttl
 LOST_MARGIN_SECONDS = 60.0  # beyond run_orphan_ttl, before an unprovable supervisor counts as gone
 CALL_OFF_SECONDS = 10.0  # a killed supervisor that is not gone after this hangs in the kernel
 CALLED_OFF = "The run was called off before it started."
@@ -45,6 +45,7 @@ class RunHandle:
 
     run_dir: Path
     supervisor: ProcessIdentity | None
+    touch_s: float = TOUCH_SECONDS  # adoption is renewed this often
 
 
 class Runs:
@@ -93,7 +94,7 @@ class Runs:
                 "The job stays as it was.",
                 hint="Free some disk space or correct the rights of the state folder, then retry the task.",
             ) from error
-        return RunHandle(run_dir, identity)
+        return RunHandle(run_dir, identity, _touch_s(limits))
 
     def adopt(self, run_dir: Path) -> RunHandle | None:
         """Take over a run that another process started; None where it has ended or nothing has started.
@@ -108,7 +109,8 @@ class Runs:
             return None
         with _usable(run_dir):
             self._touch(folder)
-        return RunHandle(run_dir, identity)
+        launch = folder.launch()
+        return RunHandle(run_dir, identity, _touch_s(launch.limits) if launch is not None else TOUCH_SECONDS)
 
     def result(self, run_dir: Path) -> RunResult | None:
         """How the run ended; None while it runs, may still start, or cannot be told apart from one that runs.
@@ -136,7 +138,7 @@ class Runs:
     ) -> RunResult | None:
         """Block until the run has ended, keeping it adopted; None when ``stop`` was set first (the run goes on)."""
         folder, shown = self._folder(handle.run_dir), ""
-        touched, interval = self._clock.boottime(), self._touch_interval(folder)
+        touched = self.keep(handle, None)
         while True:
             result = self.result(handle.run_dir)
             if result is not None:
@@ -145,12 +147,21 @@ class Runs:
             if on_progress is not None and progress is not None and progress.at != shown:
                 shown = progress.at
                 on_progress(progress)
-            if self._clock.boottime() - touched >= interval and self._may_adopt():
-                touched = self._clock.boottime()
-                with suppress(OSError):  # the run goes on; the next one may succeed
-                    self.touch(handle)
+            touched = self.keep(handle, touched)
             if self._clock.wait(stop, POLL_SECONDS):
                 return None
+
+    def keep(self, handle: RunHandle, touched: float | None) -> float:
+        """Renew the adoption of a run where that is due; when that was last done (CLOCK_BOOTTIME). None: it has just
+        been adopted."""
+        now = self._clock.boottime()
+        if touched is None:
+            return now
+        if now - touched < handle.touch_s or not self._may_adopt():
+            return touched
+        with suppress(OSError):  # the run goes on; the next one may succeed
+            self.touch(handle)
+        return now
 
     def stop(self, handle: RunHandle, reason: str) -> None:
         """Ask the supervisor to end the run; ``result`` tells when it has. ``reason`` is shown to people."""
@@ -255,10 +266,6 @@ class Runs:
         finally:
             os.close(handle)
 
-    def _touch_interval(self, folder: RunFolder) -> float:
-        launch = folder.launch()
-        return min(TOUCH_SECONDS, launch.limits.orphan_ttl_s / 4) if launch is not None else TOUCH_SECONDS
-
     def _never_started(self, folder: RunFolder) -> RunResult:
         """A supervisor that fails by itself says why; one that was killed, or whose machine has gone down, does not."""
         try:
@@ -280,6 +287,10 @@ def _usable(run_dir: Path) -> Iterator[None]:
             f"The run folder {run_dir} cannot be used: {error.strerror or error}. Its run is left as it is.",
             hint="Free some disk space or bring the folder back; where its agent is certainly gone, cancel the task.",
         ) from error
+
+
+def _touch_s(limits: Limits) -> float:
+    return min(TOUCH_SECONDS, limits.orphan_ttl_s / 4)
 
 
 def _lost_result(folder: RunFolder, launch: LaunchRecord | None) -> RunResult:

@@ -24,6 +24,7 @@ from orchestrator.runtime.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
+PAGE = 1000
 ENDED = ("dead_owner", "not_finalised", "backstop")
 OUT_OF_SCOPE = "out_of_scope"
 LEFT_ALONE = ("owner_may_live", "left_behind", "lost", "within_grace", "at_work", "not_judged", OUT_OF_SCOPE)
@@ -69,12 +70,10 @@ class JobReaper:
     def run_once(self) -> dict[str, int]:
         """One pass over all running jobs."""
         counts = dict.fromkeys(ENDED, 0)
-        with self._database.read() as tx:
-            running = jobs.running(tx)
-        self._left_at = {
-            job_id: at for job_id, at in self._left_at.items() if any(j.id == job_id for j in running)
-        }
-        self._noted &= {job.id for job in running}
+        running = self._running()
+        there = {job.id for job in running}
+        self._left_at = {job_id: at for job_id, at in self._left_at.items() if job_id in there}
+        self._noted &= there
         self._told = {job_id: at for job_id, at in self._told.items() if job_id in self._noted}
         for job in running:
             found = self._look(job)
@@ -97,6 +96,16 @@ class JobReaper:
                 "ended": {name: self._counts[name] for name in ENDED},
                 "skipped": {name: self._counts[name] for name in LEFT_ALONE},
             }
+
+    def _running(self) -> list[Job]:
+        """All of them: those at the end of a long list are not left for ever."""
+        found: list[Job] = []
+        while True:
+            with self._database.read() as tx:
+                page = jobs.running_page(tx, after=found[-1].id if found else 0, limit=PAGE)
+            found += page
+            if len(page) < PAGE:
+                return found
 
     def _left(self, why: str) -> None:
         with self._counting:

@@ -7,6 +7,7 @@ and only if nothing has been heard of the other since it was judged. A job is cl
 of two that find it one acts.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -91,6 +92,32 @@ class LostJobs:
                 return Found.LOST
         self.resume(replace(job, claimed_by=self._boot_id), run)
         return Found.ADOPTED
+
+    def claim_runs(self, left: Sequence[Job]) -> list[tuple[Job, AgentRun]]:
+        """Claim in one commit those of these jobs that have a run here and whose owner has ended; each is then to be
+        resumed.
+
+        Whatever else they need is :meth:`take_over`'s to do, one by one.
+        """
+        read_at = self._clock.boottime()
+        with self._database.read() as tx:
+            now = leases.now(tx)
+            owners = {job.claimed_by: self._process(tx, job.claimed_by) for job in left}
+            runs = {job.id: jobs.open_run_of_job(tx, job.id) for job in left}
+        ended = {boot_id for boot_id, owner in owners.items() if self._judge.ended(owner, now, read_at)}
+        found = [(job, run) for job in left if (run := runs[job.id]) is not None and run.home == self._home]
+        with self._database.write() as tx:
+            silent = {boot_id for boot_id in ended if self._process(tx, boot_id) == owners[boot_id]}
+            return [
+                (replace(job, claimed_by=self._boot_id), run)
+                for job, run in found
+                if job.claimed_by in silent and jobs.adopt(tx, job, self._boot_id)
+            ]
+
+    def resume_soon(self, job: Job, run: AgentRun) -> None:
+        """Watch the run of a job of ours; its folder is looked into later."""
+        self._telemetry.count(Metric.RUNS_ADOPTED)
+        self._worker.resume_run(job, run)
 
     def resume(self, job: Job, run: AgentRun) -> None:
         """Watch the run of a job of ours that no thread is at.

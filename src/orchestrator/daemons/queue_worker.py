@@ -13,12 +13,13 @@ from functools import partial
 import structlog
 
 from orchestrator.check_runner import CheckRunner, Interrupted
+from orchestrator.daemons.run_watch import RunWatch, Watched
 from orchestrator.db import events, evidence, jobs, lanes, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RepoName
-from orchestrator.domain.job import Job, JobStatus
+from orchestrator.domain.job import AgentRun, Job, JobStatus
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.shares import NO_CAPS, PRIORITY_STEP_S, Shares
 from orchestrator.domain.task import Task
@@ -36,11 +37,11 @@ log = structlog.get_logger(__name__)
 OUTSIDE_PAUSE_S = 10.0  # before a job is tried again that could not be begun
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Underway:
     agent: bool
     stop: threading.Event
-    thread: threading.Thread
+    thread: threading.Thread | None  # None: the run watch has it
     began: float  # seconds of CLOCK_BOOTTIME
 
 
@@ -91,6 +92,14 @@ class QueueWorker:
         self._lock = threading.Lock()
         self._underway: dict[int, _Underway] = {}
         self._stopping = threading.Event()
+        self._watched = RunWatch(
+            launcher,
+            clock=clock,
+            stopping=self._stopping,
+            wanted=self._still_wanted,
+            hand_on=self._take_from_watch,
+            drop=self._drop,
+        )
 
     def run_once(self) -> dict[str, int]:
         """Claim and start as many jobs as there is room for."""
@@ -133,15 +142,20 @@ class QueueWorker:
 
     def resume(self, job: Job, flight: Flight) -> None:
         """Watch an adopted run as if this process had started it."""
-        self._begin(job, partial(self._watch_again, job, flight))
+        self._keep_watched(Watched(job, None, flight))
+
+    def resume_run(self, job: Job, run: AgentRun) -> None:
+        """Adopt a run of a job of ours and watch it. Its folder is looked into soon, not now: there may be
+        thousands."""
+        self._keep_watched(Watched(job, run))
 
     def handles(self, job_id: int) -> bool:
-        """Whether a thread of this process is at the job."""
+        """Whether this process is at the job."""
         with self._lock:
             return job_id in self._underway
 
     def running_for(self, job_id: int) -> float | None:
-        """Seconds since a thread of this process began with the job, suspend included; None where none is at it."""
+        """Seconds since this process began with the job, suspend included; None where it is not at it."""
         with self._lock:
             underway = self._underway.get(job_id)
         return None if underway is None else self._clock.boottime() - underway.began
@@ -157,11 +171,13 @@ class QueueWorker:
         with self._lock:
             for underway in self._underway.values():
                 underway.stop.set()
+        self._watched.wake()
 
     def join(self, seconds: float) -> bool:
         """Wait for the threads; False where one takes longer than this in all."""
         with self._lock:
-            threads = [underway.thread for underway in self._underway.values()]
+            threads = [each.thread for each in self._underway.values() if each.thread is not None]
+        threads += self._watched.threads()
         for thread in threads:
             thread.join(seconds / max(1, len(threads)))
         return not any(thread.is_alive() for thread in threads)
@@ -193,6 +209,47 @@ class QueueWorker:
                 stop.set()
             thread.start()  # before anybody can find it here and wait for its end
 
+    def _keep_watched(self, watched: Watched) -> None:
+        job = watched.job
+
+        def end(reason: str) -> None:
+            self._stop_one(job.id, watched.stop, reason)
+            self._watched.wake()
+
+        with self._lock:
+            self._underway[job.id] = _Underway(job.kind.agent, watched.stop, None, self._clock.boottime())
+            if self._stopping.is_set():
+                watched.stop.set()
+        watched.end = end
+        self._wakeups.register_stop(job.id, end)
+        self._watched.add(watched)
+
+    def _take_from_watch(self, watched: Watched, flight: Flight) -> threading.Thread | None:
+        """See a watched run to its end in a thread of its own; None where the job was taken from us meanwhile."""
+        job, stop = watched.job, watched.stop
+        work = partial(self._watch, job, flight)
+        thread = threading.Thread(
+            target=self._guarded, args=(job, work, stop), name=f"orch-job-{job.id}", daemon=True
+        )
+        with self._lock:
+            underway = self._underway.get(job.id)
+            if underway is not None and underway.stop is stop:
+                underway.thread = thread
+                thread.start()
+                return thread
+        self._launcher.let_go(flight)
+        return None
+
+    def _drop(self, watched: Watched) -> None:
+        """Nobody is at the job any more: the reaper's second tier finds it so."""
+        self._wakeups.forget_stop(watched.job.id, watched.end)
+        self._leave(watched.job, watched.stop)
+
+    def _leave(self, job: Job, stop: threading.Event) -> None:
+        with self._lock:
+            if (underway := self._underway.get(job.id)) is not None and underway.stop is stop:
+                del self._underway[job.id]
+
     def _stop_one(self, job_id: JobId, stop: threading.Event, reason: str) -> None:
         if not self._launcher.stop_job(job_id, reason):
             stop.set()
@@ -205,9 +262,7 @@ class QueueWorker:
         if not self._safely(work, stop):
             self._fail(job)
         self._wakeups.forget_stop(job.id, end)
-        with self._lock:
-            if (underway := self._underway.get(job.id)) is not None and underway.stop is stop:
-                del self._underway[job.id]
+        self._leave(job, stop)
         self._wakeups.everything()
         self._wakeups.tasks([job.task_id])
 
@@ -260,12 +315,6 @@ class QueueWorker:
             return
         free = self._stopping.is_set()
         self._engine.requeue_job(job, error="interrupted", brief=job.brief, free=free)
-
-    def _watch_again(self, job: Job, flight: Flight, stop: threading.Event) -> None:
-        """Whoever cancelled the job before this thread was known found nobody to be told."""
-        if not self._still_wanted(job):
-            stop.set()
-        self._watch(job, flight, stop)
 
     @never_raises(True, log)
     def _still_wanted(self, job: Job) -> bool:

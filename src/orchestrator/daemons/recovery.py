@@ -5,16 +5,18 @@ What must hold: only what belongs to a process that has ended is touched, provab
 one that lives on the same database is left alone.
 """
 
+from collections.abc import Sequence
+
 import structlog
 
 from orchestrator.daemons.lost_jobs import Found, LostJobs
 from orchestrator.daemons.task_driver import TaskDriver
-from orchestrator.db import events, jobs, leases, tasks
+from orchestrator.db import effects, events, jobs, leases, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId
-from orchestrator.domain.job import Job
+from orchestrator.domain.job import AgentRun, Job
 from orchestrator.domain.lease import Actor
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.ownership.judge import Judge
@@ -68,7 +70,7 @@ class Recovery:
         Whatever is left of them, and of builds, is ended first: nothing of it may run beside its repetition.
         """
         with self._database.read() as tx:
-            owners = {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)}
+            owners = jobs.others_at_work(tx, self._boot_id)
         ended = owners - self._alive()  # in this order: whoever was at a job was on the list before
         if not self._judge.may_take_over():
             log.warning("nothing of other processes is taken over now; the reaper does it later")
@@ -80,8 +82,7 @@ class Recovery:
         found = []
         with self._database.write() as tx:
             for owner in ended:
-                if owner is not None:
-                    found += jobs.requeue_running_jobs(tx, owner, "the service was restarted")
+                found += jobs.requeue_running_jobs(tx, owner, "the service was restarted")
             for task_id in found:
                 data = {"error": "the service was restarted"}
                 events.append(
@@ -93,7 +94,7 @@ class Recovery:
         """Clear the leases of the dead; adopt runs, be they over, give back jobs that have none; then have every open
         task looked at (FR-4)."""
         counts = {"looked_at": 0}
-        counts["reclaimed"] = len(self._ownership.reclaim(Actor.RECOVERY, self._max_held_s))
+        counts["reclaimed"] = self._reclaim()
         counts |= self.adopt()
         counts["looked_at"] = self._look_at_open_tasks()
         self._forget_dead_processes()
@@ -103,14 +104,35 @@ class Recovery:
         """Watch the runs again that ended processes have left, and give back jobs that have none; all that a worker has
         to recover."""
         counts = dict.fromkeys((*Found, FAILED), 0)
-        with self._database.read() as tx:
-            left = jobs.running_of_others(tx, self._boot_id)
-        for job in left:
-            outcome = self._recover(job)
-            counts[outcome] += 1
-            if outcome == FAILED:
-                log.error("job not recovered; the reaper looks at it again", job=job.id, task=job.task_id)
+        claimed: list[tuple[Job, AgentRun]] = []
+        after = 0
+        while page := self._left(after):
+            after = page[-1].id
+            at_once = self._claim_runs(page)
+            claimed += at_once
+            ours = {job.id for job, _ in at_once}
+            for job in page:
+                if job.id not in ours:
+                    self._count(counts, self._recover(job), job)
+        for job, run in claimed:
+            self._count(counts, self._resume(job, run), job)
         return counts
+
+    def _left(self, after: int) -> list[Job]:
+        with self._database.read() as tx:
+            return jobs.running_of_others(tx, self._boot_id, after=after, limit=PAGE)
+
+    def _count(self, counts: dict[str, int], outcome: str, job: Job) -> None:
+        counts[outcome] += 1
+        if outcome == FAILED:
+            log.error("job not recovered; the reaper looks at it again", job=job.id, task=job.task_id)
+
+    def _reclaim(self) -> int:
+        """Until a look finds nothing more: one look does not see all of very many."""
+        total = 0
+        while taken := len(self._ownership.reclaim(Actor.RECOVERY, self._max_held_s)):
+            total += taken
+        return total
 
     def _alive(self) -> set[BootId]:
         """Every process that has not ended, this one among them."""
@@ -145,12 +167,25 @@ class Recovery:
                 log.warning("checkout of an earlier life not removed", reason=str(error))
         return left
 
+    @never_raises((), log)
+    def _claim_runs(self, page: Sequence[Job]) -> Sequence[tuple[Job, AgentRun]]:
+        """None of them where one cannot be claimed: then they are looked at one by one."""
+        return self._lost.claim_runs(page)
+
+    @never_raises(FAILED, log)
+    def _resume(self, job: Job, run: AgentRun) -> str:
+        self._lost.resume_soon(job, run)
+        return Found.ADOPTED
+
     @never_raises(FAILED, log)
     def _recover(self, job: Job) -> str:
         """One broken task, run folder or repository does not keep the others from starting (law 9)."""
         return self._lost.take_over(job, Actor.RECOVERY)
 
     def _look_at_open_tasks(self) -> int:
+        with self._database.read() as tx:
+            unsettled = effects.tasks_unsettled(tx)
+        self._driver.settle(unsettled, Actor.RECOVERY)  # before anything else is begun
         seen, after = 0, 0
         while True:
             with self._database.read() as tx:
@@ -169,7 +204,7 @@ class Recovery:
         ended = [row for row in rows if self._judge.process(row) is Liveness.DEAD]
         with self._database.write() as tx:
             named = {row.owner_boot_id for row in leases.all_rows(tx)}
-            named |= {job.claimed_by for job in jobs.running_of_others(tx, self._boot_id)}
+            named |= jobs.others_at_work(tx, self._boot_id)
             for process in ended:
                 if process.boot_id not in named:
                     leases.forget_process(tx, process.boot_id)

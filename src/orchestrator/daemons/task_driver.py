@@ -38,6 +38,7 @@ class TaskDriver:
         self._earliest: dict[TaskId, float] = {}  # when a waiting task is next due; stale heap entries differ
         self._busy: dict[TaskId, threading.Thread] = {}  # who looks at a task now
         self._again: set[TaskId] = set()  # woken while being looked at
+        self._one_look: set[TaskId] = set()  # not to be driven on at once
         self._finalize: set[TaskId] = set()  # to be looked at as the finalizer
         self._owners: dict[TaskId, Actor] = {}  # on whose behalf, where that is not the reconciler
         self._tries: dict[TaskId, int] = {}
@@ -59,6 +60,14 @@ class TaskDriver:
                     self._earliest[task_id] = at
                     heapq.heappush(self._due, (at, task_id))
         self._changed.set()
+
+    def settle(self, ids: Iterable[TaskId], owner: Actor) -> None:
+        """Have these tasks looked at once each, for what is unsettled comes first in a look; what they may do then
+        waits its turn behind all others."""
+        told = list(ids)
+        with self._lock:
+            self._one_look.update(told)
+        self.wake(told, owner)
 
     def finalize(self, task_id: TaskId) -> None:
         """Have a task looked at whose deploy has restarted us (Phase C)."""
@@ -148,6 +157,10 @@ class TaskDriver:
         with self._lock:
             finalize = task_id in self._finalize
             self._finalize.discard(task_id)
+            one_look = task_id in self._one_look
+            self._one_look.discard(task_id)
+        if one_look and not finalize:
+            return self._engine.look(task_id, owner)
         if finalize:
             return self._engine.run_deploy_finalizer(task_id)
         if owner is Actor.RECONCILER:
@@ -166,6 +179,8 @@ class TaskDriver:
                 self._tries[task_id] = tries + 1
         if again:
             self.wake([task_id])
+        elif outcome is Outcome.MOVED:
+            self.wake([task_id], owner)
         elif outcome is Outcome.DEFERRED:
             self.wake([task_id], owner, after_s=self._entropy.jitter(DEFER_S))
         elif outcome in AGAIN:

@@ -117,6 +117,11 @@ def all_unsettled(tx: Tx) -> list[Intent]:
     return [intent_of(row) for row in tx.all("effects.all_unsettled")]
 
 
+def tasks_unsettled(tx: Tx) -> list[TaskId]:
+    """Every task that has something to be settled."""
+    return [TaskId(row["task_id"]) for row in tx.all("effects.tasks_unsettled")]
+
+
 def on_show(tx: Tx, task_id: TaskId | None, *, everything: bool, before: int, limit: int) -> Sequence[Row]:
     """Rows for people, newest first: with the task's number and what keeps failing; of one task or of all."""
     return tx.all("effects.on_show", task_id=task_id, everything=everything, before=before, limit=limit)

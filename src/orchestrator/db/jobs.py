@@ -192,9 +192,21 @@ def running(tx: Tx) -> list[Job]:
     return [_job(row) for row in tx.all("jobs.running")]
 
 
-def running_of_others(tx: Tx, boot_id: BootId) -> list[Job]:
-    """Running jobs that another process (or another life of this one) has claimed."""
-    return [_job(row) for row in tx.all("jobs.running_of_others", boot_id=boot_id)]
+def running_page(tx: Tx, *, after: int, limit: int) -> list[Job]:
+    """Running jobs with higher numbers than ``after``, in their order."""
+    return [_job(row) for row in tx.all("jobs.running_page", after=after, limit=limit)]
+
+
+def running_of_others(tx: Tx, boot_id: BootId, *, after: int, limit: int) -> list[Job]:
+    """Running jobs that another process (or another life of this one) has claimed, with higher numbers than ``after``,
+    in their order."""
+    rows = tx.all("jobs.running_of_others", boot_id=boot_id, after=after, limit=limit)
+    return [_job(row) for row in rows]
+
+
+def others_at_work(tx: Tx, boot_id: BootId) -> set[BootId]:
+    """The other processes that have claimed jobs which run."""
+    return {BootId(row["claimed_by"]) for row in tx.all("jobs.others_at_work", boot_id=boot_id)}
 
 
 def queued(tx: Tx) -> list[Job]:

@@ -96,6 +96,10 @@ class StageEngine:
         log.warning("task did not come to rest", task_id=task_id, looks=MAX_LOOKS)
         return Outcome.RETRY
 
+    def look(self, task_id: TaskId, owner: Actor) -> Outcome:
+        """Do the one next thing for the task under a lease; an unsettled effect is always the first (law 3)."""
+        return self._look(task_id, owner, None, None)
+
     def advance_if_gate_passed(self, task_id: TaskId) -> Outcome:
         """F-1: the reconciler's way in, the same door as everyone's (S-09)."""
         return self.advance_stage(task_id, Actor.RECONCILER)

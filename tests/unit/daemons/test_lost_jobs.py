@@ -46,6 +46,9 @@ class Hands:
             raise OutsideError("The run folder cannot be used: No space left on device.")
         return run
 
+    def resume_run(self, job: Job, run: AgentRun) -> None:
+        self.resume(job, self.adopt(job, run))
+
     def resume(self, job: Job, flight: object) -> None:
         self.watched.append(job.id)
 
@@ -78,7 +81,10 @@ class Shop:
     lies: Home = SHARED_HOME  # whose state folder it has
 
     def __post_init__(self) -> None:
-        store, nobody = self.store, SimpleNamespace(wake=lambda ids, owner: None)
+        store, nobody = (
+            self.store,
+            SimpleNamespace(wake=lambda ids, owner: None, settle=lambda ids, owner: None),
+        )
         self.home.mkdir()
         self.term = Term(store.clock, TTL_S)
         owner = ownership(store, term=self.term, processes=self.processes)
@@ -304,3 +310,47 @@ def test_a_worker_adopts_the_runs_of_its_own_home_alone(store: Store, tmp_path: 
     assert shop.hands.watched == [own.id]
     assert (shop.owner(others), shop.owner(check)) == (OTHER, OTHER)
     assert shop.job(agent).status is JobStatus.QUEUED
+
+
+MANY = 1200  # more than any of our statements answers at once
+
+
+def test_very_many_jobs_of_a_dead_process_are_all_taken_over(shop: Shop) -> None:
+    first = shop.left()
+    numbers = f"WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY}) SELECT"
+    for statement in (
+        "INSERT INTO tasks (id, work_item, repo, title, body, stage, created_at, updated_at) "
+        f"{numbers} 1000 + n, 'MANY-' || n, repo, title, body, stage, created_at, updated_at FROM n, tasks "
+        f"WHERE tasks.id = {first.task_id}",
+        f"INSERT INTO transition_epoch (task_id, epoch) {numbers} 1000 + n, 1 FROM n",
+        "INSERT INTO jobs (id, task_id, stage, round, kind, status, attempts, claims, claimed_by, created_at) "
+        f"{numbers} 1000 + n, 1000 + n, stage, round, kind, status, attempts, claims, claimed_by, created_at "
+        f"FROM n, jobs WHERE jobs.id = {first.id}",
+        "INSERT INTO agent_runs (job_id, task_id, attempt, agent, run_dir, home, started_at) "
+        f"{numbers} 1000 + n, 1000 + n, 1, agent, run_dir || n, home, started_at FROM n, agent_runs",
+    ):
+        shop.store.raw(statement)
+    found = shop.recovery.recover_on_startup()
+    assert found["adopted"] == len(shop.hands.watched) == MANY
+    assert shop.store.rows("SELECT count(*) FROM jobs WHERE claimed_by <> 'me'")[0][0] == 0
+
+
+def test_the_reaper_sees_the_last_of_very_many_jobs(shop: Shop) -> None:
+    register(shop.store, BootId("slow"))
+    first = shop.left(by=BootId("slow"), run=False)
+    shop.store.raw(
+        f"WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY}) "
+        "INSERT INTO tasks (id, work_item, repo, title, body, stage, created_at, updated_at) "
+        "SELECT 1000 + n, 'MANY-' || n, repo, title, body, stage, created_at, updated_at FROM n, tasks "
+        f"WHERE tasks.id = {first.task_id}"
+    )
+    shop.store.raw(
+        f"WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY}) "
+        "INSERT INTO jobs (id, task_id, stage, round, kind, status, attempts, claims, claimed_by, created_at) "
+        "SELECT 1000 + n, 1000 + n, stage, round, kind, status, attempts, claims, claimed_by, created_at "
+        f"FROM n, jobs WHERE jobs.id = {first.id}"
+    )
+    last = shop.left()
+    assert last.id > 1000 + MANY - 1
+    assert shop.reaper.run_once()["dead_owner"] == 1
+    assert shop.hands.watched == [last.id]

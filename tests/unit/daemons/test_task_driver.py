@@ -24,7 +24,13 @@ class Engine:
 
     ends: list[Outcome] = field(default_factory=list)
     looks: list[tuple[TaskId, str]] = field(default_factory=list)
+    settled: list[TaskId] = field(default_factory=list)  # looks that were to be no more than that
     go_on: threading.Event = field(default_factory=threading.Event)
+
+    def look(self, task_id: TaskId, owner: Actor) -> Outcome:
+        self.looks.append((task_id, owner.value))
+        self.settled.append(task_id)
+        return Outcome.MOVED
 
     def advance_if_gate_passed(self, task_id: TaskId) -> Outcome:
         return self.advance_stage(task_id, Actor.RECONCILER)
@@ -84,3 +90,15 @@ def test_who_comes_meanwhile_is_next(driver: TaskDriver, engine: Engine) -> None
     engine.go_on.set()
     wait_until(lambda: len(engine.looks) == 2)
     assert [owner for _, owner in engine.looks] == ["monitor", "webhook"]
+
+
+def test_what_is_unsettled_is_settled_everywhere_before_anything_is_driven_on(
+    driver: TaskDriver, engine: Engine
+) -> None:
+    engine.go_on.set()
+    driver.settle([TASK, OTHER], Actor.RECOVERY)
+    driver.start()
+    wait_until(lambda: len(engine.looks) == 4)
+    assert [task for task, _ in engine.looks] == [TASK, OTHER, TASK, OTHER]
+    assert engine.settled == [TASK, OTHER]
+    assert {owner for _, owner in engine.looks} == {"recovery"}

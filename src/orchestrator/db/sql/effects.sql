@@ -23,6 +23,9 @@ SELECT * FROM effects WHERE task_id = :task_id AND state IN ('intended', 'revoki
 SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
 WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY effects.task_id, effects.id LIMIT 1000;
 
+-- name: tasks_unsettled
+SELECT DISTINCT task_id FROM effects WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY task_id;
+
 -- name: applied
 SELECT * FROM effects WHERE task_id = :task_id AND name = :name AND state = 'applied' ORDER BY id DESC LIMIT 1;
 

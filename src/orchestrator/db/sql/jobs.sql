@@ -117,8 +117,14 @@ SELECT * FROM jobs WHERE task_id = :task_id AND status IN ('queued', 'running');
 -- name: running
 SELECT * FROM jobs WHERE status = 'running' ORDER BY id LIMIT 1000;
 
+-- name: running_page
+SELECT * FROM jobs WHERE status = 'running' AND id > :after ORDER BY id LIMIT :limit;
+
 -- name: running_of_others
-SELECT * FROM jobs WHERE status = 'running' AND claimed_by <> :boot_id ORDER BY id LIMIT 1000;
+SELECT * FROM jobs WHERE status = 'running' AND claimed_by <> :boot_id AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: others_at_work
+SELECT DISTINCT claimed_by FROM jobs WHERE status = 'running' AND claimed_by <> :boot_id;
 
 -- name: queued
 SELECT * FROM jobs WHERE status = 'queued' ORDER BY priority DESC, id LIMIT 1000;

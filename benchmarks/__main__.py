@@ -1,7 +1,7 @@
 """``./dev bench``: what the product costs, and how fast it is (``docs/explanation/performance.md``).
 
 Without a word: :mod:`benchmarks.transitions`. Else ``webhooks`` (:mod:`benchmarks.intake`), ``service``
-(:mod:`benchmarks.service`), ``recovery`` (:mod:`benchmarks.recovery`).
+(:mod:`benchmarks.service`), ``recovery`` (:mod:`benchmarks.recovery`), ``kills`` (:mod:`benchmarks.kills`).
 """
 
 import argparse
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import intake, recovery, service, transitions
+from benchmarks import intake, kills, recovery, service, transitions
 
 ROUNDS = 15
 
@@ -28,6 +28,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             short=asked.short,
             rounds=asked.rounds,
             many=asked.tasks,
+            fresh=asked.fresh,
+            where=asked.json,
+        )
+    if asked.what == "kills":
+        return kills.main(
+            asked.folder,
+            database=asked.database,
+            short=asked.short,
+            kills=asked.kills,
             fresh=asked.fresh,
             where=asked.json,
         )
@@ -50,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("transitions", "webhooks", "service", "recovery"),
+        choices=("transitions", "webhooks", "service", "recovery", "kills"),
         default="transitions",
         help="what is measured (default %(default)s)",
     )
@@ -58,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--database",
         choices=("sqlite", "postgres"),
         default="sqlite",
-        help="where transitions are written (default %(default)s)",
+        help="where the ledger lies: of transitions and kills (default %(default)s)",
     )
     parser.add_argument(
         "--short", action="store_true", help="small databases, two short rounds: shows that it runs"
@@ -75,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fresh", action="store_true", help="measure again what has a result")
     parser.add_argument("--rounds", type=int, help="rounds (default: 15 per size, 7 of a recovery)")
+    parser.add_argument("--kills", type=int, help="of each kind (default: 100)")
     parser.add_argument("--tasks", type=int, help="tasks in flight where many are (default: 10000)")
     parser.add_argument(
         "--seconds", type=float, default=0.5, help="seconds per figure and round (default %(default)s)"

@@ -23,7 +23,7 @@ from orchestrator.config import load_settings
 from orchestrator.runtime.process import ProcessIdentity, machine_boot_id, pid_namespace, start_ticks
 from orchestrator.wiring import open_app
 
-MANY, SHORT_MANY = 10_000, 60
+MANY, SHORT_MANY = 10_000, 40
 ROUNDS, MANY_ROUNDS = 7, 3
 AIMS = {1: 0.3, MANY: 5.0}
 PATIENCE_S = 600.0
@@ -40,7 +40,8 @@ def main(
 ) -> int:
     """Measure, print a table, write JSON. Rounds that were measured are kept, so that it can be broken off."""
     many = SHORT_MANY if short else many or MANY
-    wanted = {str(kind): ([kind], 1 if short else rounds or ROUNDS) for kind in Kind}
+    alone = [Kind.PUSH] if short else list(Kind)
+    wanted = {str(kind): ([kind], 1 if short else rounds or ROUNDS) for kind in alone}
     wanted[f"{many:,} tasks"] = (mixed(many), 1 if short else min(rounds or MANY_ROUNDS, MANY_ROUNDS))
     notes = folder / f"samples-recovery-{many}.json"
     found: Figures = {} if fresh or not notes.exists() else json.loads(notes.read_text(encoding="utf-8"))

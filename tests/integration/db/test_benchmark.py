@@ -161,6 +161,26 @@ def test_webhooks_are_taken_in_beside_an_endpoint_that_stores_nothing_and_none_o
     assert "A burst of 300 deliveries" in said
 
 
+def test_recovery_is_measured_from_the_first_line_of_a_new_life(tmp_path: Path) -> None:
+    said = bench(tmp_path, "recovery")
+    told = json.loads((tmp_path / "recovery.json").read_text(encoding="utf-8"))
+    assert set(told) == {"a push not made yet", "40 tasks"}
+    assert all(len(taken) == 1 and 0 < taken[0] < 600 for taken in told.values())
+    assert "| 40 tasks | 5 |" in said
+
+
+@pytest.mark.long
+def test_what_takes_place_is_counted_per_hundred_kills(tmp_path: Path) -> None:
+    said = bench(tmp_path, "kills")
+    told = json.loads((tmp_path / "kills-sqlite-short.json").read_text(encoding="utf-8"))
+    for mode in ("random", "targeted"):
+        assert len(told[mode]) == 2
+        for one in told[mode]:
+            assert one["tasks"] == 2 and one["findings"] == []
+            assert set(one["duplicates"].values()) == set(one["lost"].values()) == {0}
+        assert f"| {mode} |" in said
+
+
 def test_a_running_service_is_measured(tmp_path: Path) -> None:
     said = bench(tmp_path, "service")
     [figures] = json.loads((tmp_path / "service.json").read_text(encoding="utf-8")).values()

@@ -67,7 +67,7 @@ def leave(tx: Tx, repo: RepoName) -> bool:
 
 
 def moved(tx: Tx, repo: RepoName, known: str, location: str) -> None:
-    """Where its tickets lie has another address, if they lie where the repository lay."""
+    """Where its tickets lie has another address, if they lie where the repository lay: they are read there at once."""
     tx.execute("tickets.moved", repo=repo, known=known, location=location)
 
 

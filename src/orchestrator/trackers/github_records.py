@@ -42,13 +42,15 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class IssueEvent:
-    """What somebody has done to an issue; ``label`` is the one that it is about."""
+    """What somebody has done to an issue; ``label`` is the one that it is about, ``by_words`` says that the words of a
+    commit did it: its author is whose push has brought it to the default branch."""
 
     id: str
     kind: str
     actor: Person
     label: str
     at: str
+    by_words: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def read_event(told: Mapping[str, object]) -> IssueEvent:
         read_person(told.get("actor")),
         _label(label) if label is not None else "",
         _stamp(told, "created_at"),
+        by_words=told.get("commit_id") is not None,
     )
 
 

@@ -95,10 +95,14 @@ class GitHubTickets:
 
     def _closings(self, external_id: str, moves: Sequence[IssueEvent], since: str) -> Iterator[Letter]:
         for at, move in enumerate(moves):
-            if move.kind == "closed" and move.at >= since and not self._is_ours(move.actor):
-                back = any(self._reopens(later) for later in moves[at + 1 :])
-                payload = self._payload(external_id, "closed", move.actor, move.at, taken_back=back)
-                yield Letter("issues", f"event-{move.id}", move.at, payload)
+            ours = self._is_ours(move.actor)
+            if move.kind != "closed" or move.at < since or (ours and not move.by_words):
+                continue
+            # What our own push has brought to main says so in the words of an agent.
+            action = "closed_by_words" if ours else "closed"
+            back = any(self._reopens(later) for later in moves[at + 1 :])
+            payload = self._payload(external_id, action, move.actor, move.at, taken_back=back)
+            yield Letter("issues", f"event-{move.id}", move.at, payload)
 
     def _comments(self, external_id: str, comments: Sequence[IssueComment], since: str) -> Iterator[Letter]:
         for one in comments:

@@ -5,7 +5,7 @@ person has closed, or that is gone, asks for a cancel. A comment that was edited
 GitHub others than its author may have done that.
 """
 
-from orchestrator.db import tasks
+from orchestrator.db import mail, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.inbox import Delivery
 from orchestrator.domain.task import Task
@@ -18,6 +18,9 @@ from orchestrator.webhooks.words import Word
 
 TRACKER = "github"
 READ = "github-read"  # the source of what was read at GitHub itself
+EARLY = (
+    "The issue was closed by the words of a commit. It is open again: what it asks for is not confirmed yet."
+)
 NOTHING = Handled("nothing to do")
 NOT_OURS = Handled("about no task of ours")
 BY_WHOM = {"closed": "the issue was closed", "deleted": "the issue is gone"}
@@ -46,6 +49,8 @@ class GitHubIssues:
             return self._comment(tx, delivery, task)
         payload = delivery.payload
         action, said_at = fields.text(payload, "action"), fields.text(payload, "at")
+        if action == "closed_by_words":
+            return _opened_again(tx, delivery, task)
         if action not in BY_WHOM:
             return NOTHING
         word = Word(CANCEL, _person(payload), said_at, BY_WHOM[action])
@@ -77,6 +82,15 @@ class GitHubIssues:
         ahead = fields.at(delivery.payload, "ahead_s")
         ahead_s = ahead if isinstance(ahead, int | float) else 0.0
         return words.take(tx, delivery, task, word, via=TRACKER, ahead_s=ahead_s)
+
+
+def _opened_again(tx: Tx, delivery: Delivery, task: Task) -> Handled:
+    """Have the issue shown as its task stands, which is not at its end yet."""
+    if task.stage.terminal:
+        return Handled("the task has ended")
+    payload = {"stage": task.stage, "reason": EARLY}
+    mail.send(tx, "tracker.stage", f"again:{delivery.inbox_id}", payload, task_id=task.id)
+    return Handled("is shown again")
 
 
 def _person(payload: object) -> str:

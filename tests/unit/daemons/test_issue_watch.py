@@ -3,12 +3,13 @@
 What :mod:`tests.unit.daemons.test_ticket_watch` shows of the watch over a Plane is the same here and not shown again.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
 
-from orchestrator.db import repositories, tasks
+from orchestrator.db import repositories, tasks, tickets
 from orchestrator.domain.errors import ConfigError, RequestRefused
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.stage import Stage
@@ -239,9 +240,20 @@ def test_closed_and_opened_again_before_it_was_read_asks_for_nothing(issues: Wat
 
 def test_closed_by_us_asks_for_nothing(issues: WatchedIssues) -> None:
     issue, task = issues.waits()
-    issues.board.close(issue, by=BOT, commit="a" * 40)
+    issues.board.close(issue, by=BOT)
     issues.run()
     assert (issues.words(task), issues.answers()) == ([], [])
+
+
+def test_closed_by_words_of_a_commit_of_ours_it_is_shown_as_it_stands(issues: WatchedIssues) -> None:
+    issue, task = issues.waits()
+    issues.board.close_by_words(f"Fixes #{issue.number}", by=BOT, commit="a" * 40)
+    for _ in range(2):
+        issues.run()
+    assert issues.words(task) == []
+    rows = issues.store.rows("SELECT payload FROM outbox WHERE stable_id LIKE 'again:%'")
+    [told] = [json.loads(row["payload"]) for row in rows]
+    assert (told["stage"], "by the words of a commit" in told["reason"]) == ("analysis", True)
 
 
 def test_after_the_end_a_closing_is_what_was_wanted_and_a_command_is_answered(issues: WatchedIssues) -> None:
@@ -474,16 +486,20 @@ def test_connecting_again_changes_nothing_and_what_is_elsewhere_is_refused(issue
 
 
 def test_under_another_name_its_tickets_are_the_same(issues: WatchedIssues) -> None:
-    """Once the repository is registered at its new address."""
+    """Once a person has pointed the repository to its new place (`orch repo move`)."""
     issue, task = issues.waits()
     issues.server.rename(issues.there, "store")
-    issues.store.raw(
-        "UPDATE repositories SET location = :at WHERE name = 'shop'",
-        {"at": f"{issues.server.url}/acme/store"},
-    )
     issues.board.comment(issue, "orch approve", by=DANA)
-    assert issues.run()["taken"] == 0
+    assert issues.run()["failed"] == 1
+    new = f"{issues.server.url}/acme/store"
+    with issues.store.database.write() as tx:
+        old = repositories.get(tx, SHOP)
+        repositories.move(tx, old, new)
+        tickets.moved(tx, SHOP, old.location, new)
+    counts = issues.run(after_s=1)
+    assert (counts["taken"], counts["failed"]) == (0, 0)
     assert issues.words(task) == [("approved", DANA)]
+    assert issues.known().location == new
 
 
 def test_a_pull_request_is_no_ticket_whatever_is_said_there(issues: WatchedIssues) -> None:

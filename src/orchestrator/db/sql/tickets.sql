@@ -16,7 +16,7 @@ AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.repo = tracker_projects.repo AND
                 AND tasks.stage NOT IN ('done', 'cancelled'));
 
 -- name: moved
-UPDATE tracker_projects SET location = :location WHERE repo = :repo AND location = :known;
+UPDATE tracker_projects SET location = :location, due_at = NULL WHERE repo = :repo AND location = :known;
 
 -- name: left
 SELECT 1 FROM tracker_projects WHERE repo = :repo AND left_at IS NOT NULL;

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.cli.checks import Finding, Level
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.config import Settings
 from orchestrator.domain.errors import OutsideError
 from orchestrator.notifications.telegram import BotApi, TelegramSettings

@@ -3,14 +3,14 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.agents.adapters import AGENTS
 from orchestrator.cli.checkout import CONFIG_FILE, Registered, config_on_main, default_branch
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.cli.forge_copy import refresh
 from orchestrator.cli.missing_config import has_config, lacks_commit, lacks_config
+from orchestrator.cli.others_checks import others
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
@@ -20,6 +20,7 @@ from orchestrator.domain.errors import GitError, OrchestratorError
 from orchestrator.ownership.registration import SERVING, WORKER, named
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
+from orchestrator.runtime.http import Http
 from orchestrator.runtime.process import Processes
 from orchestrator.web import views
 from orchestrator.wiring import open_readonly
@@ -31,30 +32,11 @@ SCARCE, EXHAUSTED = (
 )  # room for a few checkouts and their builds; room for the database alone
 
 
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    NOTE = "note"  # worth knowing
-    WARNING = "warning"  # some tasks will suffer
-    FAILED = "failed"  # nothing will work until it is mended
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check says."""
-
-    level: Level
-    about: str
-    text: str
-    hint: str = ""
-
-
 NO_SERVICE = Finding(Level.NOTE, "service", "none is running", "`orch serve` starts it.")
 
 
 def examine(
-    settings: Settings, environ: Mapping[str, str], git: Git, processes: Processes
+    settings: Settings, environ: Mapping[str, str], git: Git, processes: Processes, http: Http
 ) -> Iterator[Finding]:
     """Everything, the ground first."""
     yield _git(git)
@@ -68,6 +50,7 @@ def examine(
         yield from _programs(git, at, config, environ)
         yield from _time_outs(at.name, config, settings.reaper_max_running_s)
         yield from _delivery(at.name, config)
+        yield from others(settings, git, http, at, config)
     yield from _left_alone(settings, [at.name for at in configs])
     yield from _own_delivery(settings, {at.name: config for at, config in configs.items()})
 
@@ -154,7 +137,8 @@ def _repositories(
             hint = "`orch init` in a repository registers it."
             return [Finding(Level.NOTE, "repositories", "none is registered yet", hint)], {}
         with open_readonly(settings, environ) as app:
-            known = [Registered.of(views.record(one)) for one in app.operations.repositories()]
+            taken = [one for one in app.operations.repositories() if one.left_at is None]
+            known = [Registered.of(views.record(one)) for one in taken]
     except OrchestratorError as error:
         return [Finding(Level.FAILED, "database", error.message, error.hint)], {}
     findings = [Finding(Level.OK, "database", place_of(settings.database_url))]

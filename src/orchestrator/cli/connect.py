@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from orchestrator.cli import trial
-from orchestrator.cli.checks import Finding, Level
 from orchestrator.cli.desk import settings_for_command
 from orchestrator.cli.doctor import FAILED, lines
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.cli.forge_checks import forges
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json

@@ -6,9 +6,9 @@ from typing import cast
 import click
 
 from orchestrator.cli import trial
-from orchestrator.cli.checks import Finding, Level
 from orchestrator.cli.desk import acting, settings_for_command
 from orchestrator.cli.doctor import lines
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.cli.options import json_option, person_option, person_or_user, plain_text
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.config import Settings

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import click
 
 from orchestrator.cli.channel_checks import channels
-from orchestrator.cli.checks import Finding, Level, examine
+from orchestrator.cli.checks import examine
 from orchestrator.cli.desk import settings_for_command
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.cli.forge_checks import forges
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json, width
@@ -45,7 +46,7 @@ def command(as_json: bool) -> int:
     settings = settings_for_command()
     http = SystemHttp()
     found = [
-        *examine(settings, os.environ, Git(processes), processes),
+        *examine(settings, os.environ, Git(processes), processes, http),
         *forges(settings, os.environ, http),
         *trackers(settings, os.environ),
         *channels(settings, http),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from orchestrator.cli.checks import Finding, Level
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.config import Settings
 from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.forges import gitea_rules, github_rules

@@ -3,7 +3,7 @@ told where their tasks stand."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from orchestrator.cli.checks import Finding, Level
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.config import Secrets, Settings
 from orchestrator.db import tickets
 from orchestrator.db.opening import has_state

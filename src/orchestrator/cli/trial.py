@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orchestrator.cli.checks import Finding, Level
+from orchestrator.cli.findings import Finding, Level
 from orchestrator.config import Secret, Settings
 from orchestrator.db import inbox
 from orchestrator.domain.errors import OutsideError

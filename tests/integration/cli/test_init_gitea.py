@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.played.gitea import FakeGitea, Repository, Style
+from orchestrator.played.gitea import FakeGitea, How, Repository, Style
 from tests.fixtures_git import Hand
 from tests.fixtures_git_server import NAME, repository_at
 from tests.fixtures_orch import CONFIG, Here, Orch
@@ -184,3 +184,36 @@ def test_a_renamed_repository_is_moved_by_a_service_that_runs(
         other = orch("repo", "move", "shop", "--to", "acme/nosuch")
         assert other.code == 3
     assert "acme/store" in orch("repo", "list").out
+
+
+ASKING = CONFIG + '[forge]\nrequired_checks = ["build", "lint", "on pull requests alone"]\n'
+
+
+def test_doctor_tells_of_checks_that_are_misspelled_or_cannot_be_read(
+    server: FakeGitea, here: Here, mine: tuple[Hand, Repository]
+) -> None:
+    hand, there = mine
+    head = hand.commit("Deliver tickets", {".orchestrator.toml": ASKING})
+    hand.git("push", "-q", str(there.path), "HEAD:main")
+    assert here("init", "--gitea", NAME, cwd=hand.folder).code == 0
+    for name in ("build", "Lint"):
+        server.say("dana", "POST", there, f"/statuses/{head}", {"context": name, "state": "success"})
+    said = here("doctor", cwd=hand.folder)
+    assert "No check of main is called lint" in said.out
+    assert "Did you mean Lint?" in said.out
+    assert "called build" not in said.out
+    assert "pull requests alone" not in said.out
+    server.fail("GET", r"/statuses$", How.BEFORE, status=403, times=1)
+    said = here("doctor", cwd=hand.folder)
+    assert said.code == 1
+    assert "Its checks cannot be read" in said.out
+
+
+def test_doctor_tells_of_a_local_forge_that_has_nobody_to_ask(here: Here, orch: Orch) -> None:
+    hand = orch.checkout(files={".orchestrator.toml": ASKING})
+    assert here("init", cwd=hand.folder).code == 0
+    said = here("doctor", cwd=hand.folder)
+    assert said.code == 1
+    assert "a local one, which has none" in said.out
+    assert here("disconnect", "shop").code == 0
+    assert "a local one" not in here("doctor", cwd=hand.folder).out

@@ -1,7 +1,7 @@
 """What `orch doctor` prints."""
 
-from orchestrator.cli.checks import Finding, Level
 from orchestrator.cli.doctor import lines
+from orchestrator.cli.findings import Finding, Level
 
 
 def test_what_is_found_lines_up_however_long_the_names_are() -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.settings import Settings
-from orchestrator.domain.task import Task
 from orchestrator.places import Place
 from orchestrator.runtime.clock import Clock, SystemClock
 from orchestrator.runtime.entropy import Entropy, SystemEntropy
@@ -143,13 +142,8 @@ class WatchedPlaces:
         place: Place = self._places.of(repo)
         return replace(place, forge=watched(place.forge, self._scheduler, "forge", *FORGE))
 
-    def pull_request(self, task: Task) -> str | None:
-        page: str | None = self._places.pull_request(task)
-        return page
-
-    def let_go(self) -> int:
-        gone: int = self._places.let_go()
-        return gone
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._places, name)
 
 
 def watch(app: App, scheduler: Scheduler) -> App:

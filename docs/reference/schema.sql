@@ -365,8 +365,8 @@ CREATE TABLE tasks (
     cancelled_at TEXT,
     tidied_at    TEXT,
     created_at   TEXT NOT NULL,
-    updated_at   TEXT NOT NULL, hold_cause TEXT
-    CHECK (hold_cause IS NULL OR (hold IS NOT NULL AND hold_cause IN ('pull-request'))), work_home TEXT,
+    updated_at   TEXT NOT NULL, work_home TEXT, hold_cause TEXT
+    CHECK (hold_cause IS NULL OR (hold IS NOT NULL AND hold_cause IN ('pull-request', 'checks', 'reviews'))),
     CHECK ((hold IS NULL) = (hold_since IS NULL))
 );
 

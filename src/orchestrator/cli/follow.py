@@ -12,7 +12,7 @@ from orchestrator.demo.progress import line_of
 from orchestrator.domain.event import Event, EventType
 from orchestrator.domain.ids import EventId
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, HoldCause
 from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.web.views import Plain
 
@@ -22,7 +22,8 @@ DONE, FAILED, NEEDS_A_PERSON = 0, 1, 4
 
 Tell = Callable[[str], None]
 
-# A blocked task of `orch run` waits for its configuration or its repository: nobody but a person will mend that.
+# A blocked task of `orch run` waits for its configuration or its repository: nobody but a person will mend that, unless
+# it waits for checks elsewhere.
 _RESTS = {
     Hold.ESCALATED: FAILED,
     Hold.PERSON: NEEDS_A_PERSON,
@@ -100,4 +101,6 @@ def _code(task: Mapping[str, object]) -> int | None:
     if stage.terminal:
         return DONE if stage is Stage.DONE else FAILED
     hold = task["hold"]
+    if task.get("hold_cause") == HoldCause.CHECKS:
+        return None
     return _RESTS.get(Hold(str(hold))) if hold else None

@@ -1,8 +1,7 @@
 """The net under every lost wake-up (S-09, F-1): finds tasks that could move and has them looked at.
 
 It leaves alone what somebody owns, what a person has to decide and what cannot have changed, and counts why. A person's
-word, an unsettled effect, work at a lost worker and a wait for others at the forge are looked at whatever holds the
-task; so is one that is broken
+word, an unsettled effect and work at a lost worker are looked at whatever holds the task; so is one that is broken
 after its merge, for it may be closed by what was done since. Places that stay silent are told to a person. Its scope
 says whose tasks it looks at; what it tells people of (silence, slots, epochs) it tells of all.
 """
@@ -26,7 +25,6 @@ from orchestrator.domain.ids import RepoName, Sha, TaskId
 from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.domain.task import Hold, Task
 from orchestrator.runtime.process import Liveness
-from orchestrator.stage_engine.pull_requests import held_for_it
 from orchestrator.transition_lease import Ownership
 
 log = structlog.get_logger(__name__)
@@ -81,7 +79,7 @@ class Reconciler:
         """One pass over open tasks, waiting signals and unsettled effects."""
         with self._database.read() as tx:
             urgent = set(mail.tasks_with_signals(tx)) | {e.task_id for e in effects.all_unsettled(tx)}
-            urgent |= {*tasks.at_lost_homes(tx), *tasks.asking_others(tx)}
+            urgent |= set(tasks.at_lost_homes(tx))
         now = _Pass(self._ownership.owners(), frozenset(urgent), {})
         due: list[TaskId] = []
         skipped: Counter[str] = Counter()
@@ -124,7 +122,8 @@ class Reconciler:
         self, now: _Pass, task: Task, has_job: bool, depends: bool, blocked: dict[TaskId, Sha | None]
     ) -> Skip | None:
         mended, covered = True, self._scope.covers(task.repo)
-        if covered and task.hold is Hold.BLOCKED and not depends and not held_for_it(task):
+        # What a hold is about by name (a pull request, checks, reviews) is at the forge, and is looked for there.
+        if covered and task.hold is Hold.BLOCKED and not depends and task.hold_cause is None:
             tip = self._tip(now, task.repo)
             mended = tip is not None and self._blocked_at.get(task.id) != tip
             blocked[task.id] = tip or self._blocked_at.get(task.id)

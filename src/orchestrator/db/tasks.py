@@ -172,11 +172,6 @@ def waiting_for_slot(tx: Tx) -> list[TaskId]:
     return [TaskId(row["id"]) for row in tx.all("tasks.waiting_for_slot")]
 
 
-def asking_others(tx: Tx) -> list[TaskId]:
-    """Tasks that wait for what others say at the forge: nobody may tell us of it, so that it is looked for."""
-    return [TaskId(row["id"]) for row in tx.all("tasks.asking_others")]
-
-
 def hold(tx: Tx, task_id: TaskId, why: Hold, reason: str, cause: HoldCause | None = None) -> bool:
     """Say why the task does not move; False where that already stands there."""
     return tx.execute("tasks.set_hold", task_id=task_id, hold=why, reason=reason, cause=cause) == 1

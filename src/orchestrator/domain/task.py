@@ -22,6 +22,8 @@ class HoldCause(StrEnum):
     """What a hold is about, where what ends it depends on that."""
 
     PULL_REQUEST = "pull-request"  # it was closed or is gone
+    CHECKS = "checks"  # of others, at the forge: they are not done
+    REVIEWS = "reviews"  # people at the forge have not approved yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ more before the merge. What must hold: each word is about the commit that was ga
 goes to development once, with its words; nobody waits with the slots in hand. Checks have a term, then a person is
 called; for a review a person is called at once, and it may take for ever.
 
-On failure: ``AuthorityUnreachable``; nothing is judged, and the forge is asked again.
+On failure: ``AuthorityUnreachable``; nothing is judged, and the forge is asked again, until that term is over.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from dataclasses import replace
 from orchestrator.db import alerts, evidence, leases
 from orchestrator.db.database import Tx
 from orchestrator.domain.duration import render_duration
-from orchestrator.domain.errors import ConfigError
+from orchestrator.domain.errors import ConfigError, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.gate import GateResult, Verdict
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.others import Said
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold
+from orchestrator.domain.task import Hold, HoldCause
 from orchestrator.forges.others import Others
 from orchestrator.gates.evidence import gather
 from orchestrator.gates.quality_gates import QG_CHECKS
@@ -37,6 +37,8 @@ GATES = frozenset({FORGE_CHECKS.what, FORGE_REVIEWS.what})
 ASKED = "asked:"  # the mark of a round that waits, by the gate: since when
 DEALT_WITH = "dealt-with:review:"  # the mark of a request for changes, by its number
 OBJECTIONS = 5  # whose remarks are read for one round
+REASON_LIMIT = 300  # characters of the first finding that stand with the reason
+CAUSES = {FORGE_CHECKS: HoldCause.CHECKS, FORGE_REVIEWS: HoldCause.REVIEWS}
 
 
 class OthersGates:
@@ -50,7 +52,10 @@ class OthersGates:
 
     def gate(self, at: Situation, step: Step) -> Outcome:
         """Judge a step's gate, and pass, send back or wait."""
-        result, said = self._judged(at, step, at.settings)
+        try:
+            result, said = self._judged(at, step, at.settings)
+        except OutsideError as error:
+            return self._unreadable(at, step, at.settings, error)
         if result.passed:
             facts = {**result.evidence, "verdict": result.verdict.value, "reason": result.reason}
             return self._moves.mark(at, step, facts, event=EventType.GATE_JUDGED)
@@ -63,7 +68,10 @@ class OthersGates:
             (FORGE_REVIEWS, config.forge.required_reviews > 0),
         )
         for step in (step for step, wanted in asked if wanted):
-            result, said = self._judged(at, step, config)
+            try:
+                result, said = self._judged(at, step, config)
+            except OutsideError as error:
+                return self._unreadable(at, step, config, error)
             if not result.passed:
                 return self._not_passed(at, step, config, result, said)
             if (mark := ASKED + step.what) in at.passed:  # another wait has a term of its own
@@ -111,17 +119,16 @@ class OthersGates:
             return self._wait(at, step, config, result, said)
         clean = self._without_secrets(result)
         self._moves.judged(at, step.what, clean)
-        first = f" {clean.findings[0].message.splitlines()[0]}" if clean.findings else ""
-        return self._back.reject(at, clean.reason + first, brief=clean.brief(), gone=_deal_with(at, said))
+        first = clean.findings[0].message.partition("\n")[0][:REASON_LIMIT] if clean.findings else ""
+        reason = f"{clean.reason} {first}".rstrip()
+        return self._back.reject(at, reason, brief=clean.brief(), gone=_deal_with(at, said))
 
     def _wait(self, at: Situation, step: Step, config: RepoConfig, result: GateResult, said: Said) -> Outcome:
         mark, reason = ASKED + step.what, result.reason
         limit = config.forge.checks_timeout_s
         if step == FORGE_CHECKS and self._waited_s(at, mark) > limit:
             names = other_names(config.forge.required_checks, said)
-            why = f"{reason}. So it has been for {render_duration(limit)}. {names}"
-            forget: Callable[[Tx], None] = lambda tx: evidence.forget_step(tx, at.task, mark)  # noqa: E731
-            return self._moves.hold(at, Hold.ESCALATED, why.strip(), also=forget)
+            return self._call(at, mark, f"{reason}. So it has been for {render_duration(limit)}. {names}")
 
         def also(tx: Tx) -> None:
             evidence.mark_step(tx, at.task, mark, {"since": self._now()})
@@ -130,8 +137,28 @@ class OthersGates:
                 about = (at.task.work_item, "review", at.task.round, said.subject)
                 alerts.call_and_comment(tx, at.task, text, *about)
 
-        self._moves.hold(at, Hold.BLOCKED, reason, also=also)
+        self._moves.hold(at, Hold.BLOCKED, reason, also=also, cause=CAUSES[step])
         return Outcome.ASKED
+
+    def _unreadable(self, at: Situation, step: Step, config: RepoConfig, error: OutsideError) -> Outcome:
+        """Nothing is known, and it is asked again; after the term of checks a person is called.
+
+        :raises OutsideError: as it was.
+        """
+        mark, limit = ASKED + step.what, config.forge.checks_timeout_s
+        if self._waited_s(at, mark) > limit:
+            why = f"what others say at the forge could not be read for {render_duration(limit)}: {error}"
+            return self._call(at, mark, why)
+        if mark not in at.passed:
+            with self._tools.database.write() as tx:
+                leases.check(tx, at.lease)
+                evidence.mark_step(tx, at.task, mark, {"since": self._now()})
+        raise error
+
+    def _call(self, at: Situation, mark: str, why: str) -> Outcome:
+        """Call a person; whoever says "go on" gives it another term."""
+        forget: Callable[[Tx], None] = lambda tx: evidence.forget_step(tx, at.task, mark)  # noqa: E731
+        return self._moves.hold(at, Hold.ESCALATED, why.strip(), also=forget)
 
     def _waited_s(self, at: Situation, mark: str) -> float:
         since = at.passed.get(mark, {}).get("since")

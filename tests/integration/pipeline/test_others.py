@@ -240,6 +240,13 @@ def test_a_server_in_trouble_is_asked_again_and_nothing_is_believed_of_half_an_a
     item = line.add()
     wait_until(lambda: garbage.times == 0)
     task = waits(line, item, "build (not there)")
+    at.server.fail("GET", r"/(statuses|check-runs)$", How.BEFORE, status=403, times=10**6)
+    wait_until(lambda: "cannot be read" in line.why(item))
+    line.clock.ahead = timedelta(hours=2)
+    held = line.held(item, Hold.ESCALATED)
+    assert "could not be read for 1h" in str(held.hold_reason)
+    at.server.journal.faults.clear()
+    line.retry(item)
     for number in range(120):
         at.check(str(task.head_sha), "success", name=f"other {number}")
     at.check(str(task.head_sha), "success")

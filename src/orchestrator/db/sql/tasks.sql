@@ -107,12 +107,6 @@ WHERE id = :task_id AND stage = :expected_stage
 -- name: update_stage
 UPDATE tasks SET stage = :new_stage, updated_at = utc_now() WHERE id = :task_id;
 
--- name: asking_others
-SELECT id FROM tasks WHERE stage NOT IN ('done', 'cancelled') AND hold = 'blocked' AND stage IN ('development', 'testing')
-  AND EXISTS
-    (SELECT 1 FROM steps WHERE steps.task_id = tasks.id AND steps.stage = tasks.stage AND steps.round = tasks.round
-     AND substr(steps.step, 1, 6) = 'asked:') ORDER BY id LIMIT 1000;
-
 -- name: set_hold
 UPDATE tasks SET hold = :hold, hold_reason = :reason, hold_cause = :cause, updated_at = utc_now(),
                  hold_since = CASE WHEN hold IS :hold OR ('testing' = stage AND hold IN ('slot', 'frozen') AND :hold IN ('slot', 'frozen'))

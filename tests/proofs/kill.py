@@ -20,7 +20,7 @@ from pathlib import Path
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.wiring import App
 from tests.proofs import command, letters, oracle, scheduler
-from tests.proofs.house import KINDS
+from tests.proofs.house import FORGES
 from tests.proofs.letters import Post
 from tests.proofs.lives import Ending, Life, Lived, Script, live, nothing
 from tests.proofs.outside import OUTSIDE_POINTS
@@ -59,7 +59,7 @@ APART: Mapping[str, float] = {  # drawn apart, so that every other seed chooses 
     OLDER: 1,  # neither comes up: both are undone, and people ask at any time for either to be started again
 }
 AT_SERVERS = tuple(
-    KINDS
+    FORGES
 )  # forge and tickets are at played servers; such a world is made anew, so only where asked for
 LOST = {
     "tasks": "SELECT work_item FROM tasks",

@@ -1,4 +1,5 @@
-"""Worlds whose forge is a server elsewhere, a played Gitea or GitHub, and whose tickets are those of a played Plane.
+"""Worlds whose forge is a server elsewhere, a played Gitea or GitHub, and whose tickets are those of a played Plane, or
+the issues of the repository.
 
 The servers are a process of their own, which outlives the lives that are killed and ends with the sweep: that keeps its
 one thread and may fork. What goes wrong with them goes wrong by their own doors: an answer is lost, or an error that
@@ -23,6 +24,7 @@ from orchestrator.trackers.telling import message_mark
 from orchestrator.wiring import App
 from tests.fixtures_git_server import NAME
 from tests.proofs import house
+from tests.proofs.house import FORGES, ISSUES
 from tests.proofs.lives import Ending, Life, live
 from tests.proofs.outside import FORGE
 from tests.proofs.scheduler import EFFECTS, At, First, Kill, Late, Nth, Policy, around
@@ -43,6 +45,15 @@ OF_FORGES: tuple[Door, ...] = (
     ("GET", r""),
 )
 OF_PLANE: tuple[Door, ...] = (("POST", r"/comments/$"), ("POST", r"/links/$"), ("PATCH", r""), ("GET", r""))
+OF_ISSUES: tuple[Door, ...] = (
+    ("POST", r"/comments$"),
+    ("POST", r"/comments$"),
+    ("POST", r"/labels$"),
+    ("DELETE", r"/labels/"),
+    ("PATCH", r"/issues/\d+$"),
+    ("GET", r"/issues"),
+)
+THAT_MAY_LAND_LATE = {("POST", r"/comments/$"), ("POST", r"/comments$"), ("POST", r"/links/$")}
 REQUESTS = (
     "http.post.pulls",
     "http.get.pulls",
@@ -55,6 +66,7 @@ REQUESTS = (
     "git.ls-remote",
 )
 POINTS = (*around(*REQUESTS, *(f"forge.{name}" for name in FORGE)), *EFFECTS)
+POINTS_OF_ISSUES = around("http.post.labels", "http.delete.labels", "http.patch.issues", "http.get.events")
 OF_THE_MERGE = (
     *around("forge.prepare_merge", "forge.merge"),
     *(name for name in EFFECTS if name.startswith("merge_pr.") and "revoke" not in name),
@@ -73,6 +85,11 @@ class Servers:
     settings: dict[str, str] = field(default_factory=dict)
     _cancelled: set[str] = field(default_factory=set)
 
+    @property
+    def forge(self) -> str:
+        """The kind of the forge."""
+        return FORGES[self.kind]
+
     def do(self, act: Callable[..., Any], *words: object) -> Any:
         """Have a function of :mod:`tests.proofs.house` called in the servers' process."""
         self.ask.send((act, words))
@@ -81,16 +98,19 @@ class Servers:
     def begin(self) -> None:
         """People have filed two tickets; in peace the repository is registered, the project connected, and mostly both
         are worked on until they want the slots."""
-        name = self.kind.upper()
-        forge, token, plane = self.do(house.addresses)
+        name = self.forge.upper()
+        forge, token, tickets = self.do(house.addresses)
+        of_plane = {
+            "ORCH_PLANE_URL": tickets,
+            "ORCH_PLANE_TOKEN": KEY,
+            "ORCH_PLANE_POLL_INTERVAL_S": "10",
+            "ORCH_PLANE_CALLS_PER_MINUTE": "2000",
+        }
         self.settings = {
             f"ORCH_{name}_URL": forge,
             f"ORCH_{name}_TOKEN": token,
             "ORCH_FORGE_SETTLE_S": "5",
-            "ORCH_PLANE_URL": plane,
-            "ORCH_PLANE_TOKEN": KEY,
-            "ORCH_PLANE_POLL_INTERVAL_S": "10",
-            "ORCH_PLANE_CALLS_PER_MINUTE": "2000",
+            **({"ORCH_GITHUB_POLL_INTERVAL_S": "10"} if self.kind == ISSUES else of_plane),
             "ORCH_RECONCILER_INTERVAL_S": "10",  # each look fetches over HTTP
         }
         early = self.chance.random() < 0.3
@@ -123,8 +143,8 @@ class Servers:
         (self.world.servers / "seen.json").write_text(json.dumps(self.do(house.seen)))
 
     def _connect(self, app: App) -> None:
-        app.register_elsewhere(Elsewhere(self.kind, NAME), name=REPO, prefix="S")
-        app.connect_tracker(REPO, "acme/SHOP")
+        app.register_elsewhere(Elsewhere(self.forge, NAME), name=REPO, prefix="S")
+        app.connect_tracker(REPO, None if self.kind == ISSUES else "acme/SHOP")
 
     def _both_tested(self, app: App) -> None:
         self._connect(app)
@@ -138,7 +158,7 @@ class Servers:
         later = Nth(int(self.chance.triangular(60, 900, 250)), Kill())
         if what < 0.6:
             first: Policy = At(
-                self.chance.choice(self.chance.choice((POINTS, self._of_the_merge))), Kill(), times
+                self.chance.choice(self.chance.choice((self._points, self._of_the_merge))), Kill(), times
             )
         elif what < 0.7:
             first = At("git.push.before", Late(0.1 + self.chance.random()), times)
@@ -147,21 +167,26 @@ class Servers:
         return replace(life, policy=First(first, later), kill_after=None)
 
     @property
+    def _points(self) -> Sequence[str]:
+        return (*POINTS, *POINTS_OF_ISSUES) if self.kind == ISSUES else POINTS
+
+    @property
     def _of_the_merge(self) -> Sequence[str]:
-        return (*OF_THE_MERGE, *around(f"http.{MERGE[self.kind]}.merge"))
+        return (*OF_THE_MERGE, *around(f"http.{MERGE[self.forge]}.merge"))
 
     def _order(self) -> None:
-        at_plane, merge = self.chance.random() < 0.4, (MERGE[self.kind].upper(), r"/merge$")
-        method, pattern = self.chance.choice(OF_PLANE if at_plane else (*OF_FORGES, merge, merge))
+        of_tickets, merge = self.chance.random() < 0.4, (MERGE[self.forge].upper(), r"/merge$")
+        doors = OF_ISSUES if self.kind == ISSUES else OF_PLANE
+        method, pattern = self.chance.choice(doors if of_tickets else (*OF_FORGES, merge, merge))
         hows = [How.LOST, How.AFTER, How.BEFORE, How.GARBAGE]
-        # Plane cannot compare before it sets a state: what lands late there overwrites what was shown since.
-        if method != "GET" and not (at_plane and method == "PATCH"):
+        # No tracker compares before it sets a state or a label: what lands late there overwrites what was shown since.
+        if method != "GET" and not (of_tickets and (method, pattern) not in THAT_MAY_LAND_LATE):
             hows += [How.LATE, How.LATE]
         how = self.chance.choice(hows)
-        self.do(house.fail, at_plane, method, pattern, how, 0.1 + self.chance.random())
+        self.do(house.fail, of_tickets, method, pattern, how, 0.1 + self.chance.random())
 
     def _cancel(self) -> None:
-        """Now and then a person moves a ticket to Cancelled there."""
+        """Now and then a person cancels a ticket there."""
         if self._cancelled or self.chance.random() > 0.03:
             return
         going = [
@@ -170,7 +195,7 @@ class Servers:
         if going:
             title = self.chance.choice(going)
             self._cancelled.add(title)
-            self.do(house.move, title, "Cancelled")
+            self.do(house.cancel, title)
             self._note()
 
     def _note(self) -> None:
@@ -220,7 +245,7 @@ def findings(world: World) -> Iterator[str]:
             continue
         [task] = taken
         if ticket["group"] != {"done": "completed"}.get(task["stage"], task["stage"]):
-            yield f"ticket: {task['work_item']} is {task['stage']}, and Plane shows {ticket['group']}"
+            yield f"ticket: {task['work_item']} is {task['stage']}, and its ticket shows {ticket['group']}"
         sent = world.rows(
             "SELECT stable_id FROM outbox WHERE task_id = ? AND kind <> 'alert' ORDER BY id", task["id"]
         )

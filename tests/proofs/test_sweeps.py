@@ -70,7 +70,7 @@ WRONG_AT_SERVERS = {
     a_second_pull_request: "pull-request: ",
     a_pull_request_is_still_open: "pull-request: ",
     said_twice: "was told",
-    another_state: "Plane shows started",
+    another_state: "its ticket shows started",
     never_taken: "was taken 0 times",
 }
 

@@ -37,6 +37,7 @@ CALLS_PER_MINUTE = (
     240  # GitHub's own limit for one user is 900 points, of which a question costs one and an act five
 )
 CHANGES = 2_000  # issues that are read at once; the next reading goes on behind them
+LANDS_S = 15.0  # by then what was cut off has taken effect, if ever, and is listed
 REVOKED_S = 300.0  # how long a refused token is not tried again
 WRITERS = frozenset({"admin", "write"})  # roles between them count as the lower one
 _NOT_OF_ITS_OWN = frozenset({502, 503, 504})  # of a proxy before it
@@ -93,7 +94,8 @@ class GitHubServer:
             self.pace.later(REVOKED_S)
             raise TrackerAway(error.message, after_s=REVOKED_S, hint=error.hint) from error
         except AuthorityUnreachable as error:
-            raise TrackerAway(error.message, after_s=self.pace.failed(), hint=error.hint) from error
+            after_s = self.pace.failed()
+            raise TrackerAway(error.message, after_s=after_s, hint=error.hint, unknown=True) from error
 
     def heard(self, told: Answer) -> Answer:
         """The answer, where it is one of the server's own.
@@ -101,7 +103,8 @@ class GitHubServer:
         :raises TrackerAway: it is not.
         """
         if told.status in _NOT_OF_ITS_OWN:
-            raise TrackerAway(f"{self.url} answered with {told.status}.", after_s=self.pace.failed())
+            text = f"{self.url} answered with {told.status}."
+            raise TrackerAway(text, after_s=self.pace.failed(), unknown=True)
         self.pace.answered(None)
         return told
 
@@ -229,8 +232,17 @@ class Issues:
     # -- acts --------------------------------------------------------------------------------------------------
 
     def comment(self, of: int, body: str) -> Answer:
-        """Ask for a comment."""
-        return self.call("POST", f"/issues/{of}/comments", {"body": body})
+        """Ask for a comment. One of which nothing is known may still land: it is looked for again after a while only.
+
+        :raises TrackerAway: the server takes nothing now.
+        """
+        try:
+            return self.call("POST", f"/issues/{of}/comments", {"body": body})
+        except TrackerAway as error:
+            if not error.unknown:
+                raise
+            after_s = max(error.after_s, LANDS_S)
+            raise TrackerAway(error.message, after_s=after_s, hint=error.hint, unknown=True) from error
 
     def set_state(self, of: int, state: str, why: str) -> Answer:
         """Ask for an issue to be closed, or opened again."""

@@ -9,11 +9,12 @@ from orchestrator.domain.task import Task
 
 class TrackerAway(OutsideError):
     """The tracker takes nothing for so many seconds: it is away, or asks for patience. Nothing is lost by waiting, and
-    no attempt is."""
+    no attempt is. ``unknown``: what was asked for may take place all the same."""
 
-    def __init__(self, message: str, *, after_s: float, hint: str = "") -> None:
+    def __init__(self, message: str, *, after_s: float, hint: str = "", unknown: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.after_s = after_s
+        self.unknown = unknown
 
 
 class Tracker(Protocol):

@@ -76,10 +76,9 @@ def ours(issue: Issue) -> list[str]:
 
 
 def test_an_issue_is_taken_followed_approved_and_delivered(delivery: Callable[..., Delivery]) -> None:
-    """Answers get lost all the while: each comment is there once. The title would close it by the merge."""
+    """Its title would close it by the merge."""
     at = delivery(more=ASKING, production=True)
     board = at.there.issues
-    at.server.fail("POST", "/comments$", How.LOST)
     issue = board.file("closes #1 <b>", "orch", "fast", body=HOSTILE, by="mallory")
     with served(at) as line:
         item = taken(line, issue)
@@ -142,8 +141,10 @@ def taken_anew(line: Pipeline, issue: Issue, before: str) -> bool:
 
 
 @pytest.mark.long
-def test_killed_while_it_tells_each_comment_is_there_once(delivery: Callable[..., Delivery]) -> None:
+def test_killed_and_with_lost_answers_it_says_each_thing_once(delivery: Callable[..., Delivery]) -> None:
     at = delivery(production=True)
+    for how in (How.LOST, How.AFTER):
+        at.server.fail("POST", "/comments$", how, status=500)
     issue = at.there.issues.file("Add totals", "orch", "fast", by="dana")
     at.line.start()
     item = taken(at.line, issue)

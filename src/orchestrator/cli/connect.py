@@ -78,7 +78,10 @@ def gitea(repositories: tuple[str, ...], wait_s: float, as_json: bool) -> int:
 @_wait_option
 @json_option
 def github(repositories: tuple[str, ...], wait_s: float, as_json: bool) -> int:
-    """Connect the repositories at the GitHub of ORCH_GITHUB_URL: all that are registered, or those named."""
+    """Connect the repositories at the GitHub of ORCH_GITHUB_URL: all that are registered, or those named.
+
+    Where tickets are issues, makes the labels that mark them and show their stages.
+    """
     return _told(_of_forge(GITHUB, repositories, wait_s), as_json)
 
 

@@ -123,7 +123,8 @@ class GitHubTracker:
 
 
 class _Events:
-    """What was done to an issue, as seen by a message of ours of a moment by GitHub's clock."""
+    """What was done to an issue, as seen by a message of ours of some second by GitHub's clock, which tells no less:
+    what a person has done in the very same one counts as later."""
 
     def __init__(self, events: Sequence[IssueEvent], ours: str, said_at: str) -> None:
         self._ours = ours
@@ -146,7 +147,7 @@ class _Events:
     def _later(self, events: Sequence[IssueEvent]) -> bool:
         last = events[-1] if events else None
         return (
-            last is not None and not self._is_ours(last) and bool(self._said_at) and last.at > self._said_at
+            last is not None and not self._is_ours(last) and bool(self._said_at) and last.at >= self._said_at
         )
 
     def _is_ours(self, event: IssueEvent) -> bool:
@@ -154,7 +155,9 @@ class _Events:
 
 
 def _there(said_at: str, ahead_s: float) -> str:
-    return stamp(parse_stamp(said_at) + timedelta(seconds=ahead_s)) if said_at else ""
+    if not said_at:
+        return ""
+    return stamp((parse_stamp(said_at) + timedelta(seconds=ahead_s)).replace(microsecond=0))
 
 
 def _done(issues: Issues, issue: Issue, told: Answer, what: str) -> None:

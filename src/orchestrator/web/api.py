@@ -41,7 +41,8 @@ Move = Callable[..., Repository]
 """Points a repository to its new place: its name, and ``owner/name`` there; ``person`` and ``reason``."""
 
 Connect = Callable[[str, str | None], TrackerProject]
-"""Lets a repository's tickets come from a project: the repository's name, and ``workspace/PROJECT`` at Plane."""
+"""Lets a repository's tickets come from a project: the repository's name, and ``workspace/PROJECT`` at Plane; without,
+from its issues."""
 
 _Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT)]
 _Id = Annotated[int, Query(ge=0, le=2**62)]

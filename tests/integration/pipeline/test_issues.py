@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.event import EventType
+from orchestrator.domain.ids import RepoName
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.played.github import FakeGitHub, How
@@ -113,6 +115,29 @@ def test_an_issue_is_taken_followed_approved_and_delivered(delivery: Callable[..
         assert [text for text in said if f"/pull/{task.pr_number}" in text and "is in review" in text] != []
         wait_until(lambda: line.app.operations.queue()["inbox"]["open"] == 0)  # type: ignore[index]
         assert not any("tried" in alert for alert in line.alerts())
+
+
+def test_what_limits_the_forge_limits_the_issues_and_the_other_way_round(
+    delivery: Callable[..., Delivery],
+) -> None:
+    """There is one token, and who goes on asking is shut out for longer."""
+    at = delivery()
+    forge, issues = (
+        at.line.app.places.of(at.line.repo).forge,
+        at.line.app.issues.opened(RepoName(at.line.repo)),
+    )
+    for limited, other in (
+        (lambda: forge.pull_requests("one"), issues.check),
+        (issues.check, lambda: forge.pull_requests("one")),
+    ):
+        at.server.fail("GET", "", How.BEFORE, status=429, headers={"Retry-After": "60"})
+        with pytest.raises(OutsideError, match="limits our requests"):
+            limited()
+        asked = len(at.server.journal.calls)
+        with pytest.raises(OutsideError, match="limits our requests"):
+            other()
+        assert len(at.server.journal.calls) == asked
+        at.line.clock.up += 61.0
 
 
 @pytest.mark.long

@@ -161,6 +161,15 @@ def test_a_persons_later_move_stays(desk: Desk) -> None:
     assert desk.issue.labels[2:] == ["orch: review"]
 
 
+def test_what_a_person_does_in_the_same_second_counts_as_later(desk: Desk) -> None:
+    """GitHub tells whole seconds."""
+    desk.show(Stage.ANALYSIS)
+    desk.board.unlabel(desk.issue, "orch: analysis", by=DANA)
+    said_at = desk.issue.events[-1].at.replace("Z", ".999999Z")
+    desk.tracker.show_stage(desk.task, Stage.DEVELOPMENT, "m2", said_at=said_at)
+    assert desk.issue.labels == ["orch", "fast"]
+
+
 def test_closed_by_a_person_it_is_not_opened_again(desk: Desk) -> None:
     desk.board.close(desk.issue, by=DANA)
     desk.show(Stage.REVIEW, ago_s=-3)

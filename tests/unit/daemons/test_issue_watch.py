@@ -448,7 +448,9 @@ def test_a_token_that_is_revoked_is_tried_seldom_and_said(issues: WatchedIssues)
 @pytest.mark.parametrize(
     "path", ["/issues$", r"/issues/\d+$", "/events$", "/comments$", "/permission$", "/user$"]
 )
-@pytest.mark.parametrize("how", [How.GARBAGE, How.LOST, How.AFTER])
+@pytest.mark.parametrize(
+    "how", [How.GARBAGE, *(pytest.param(how, marks=pytest.mark.long) for how in (How.LOST, How.AFTER))]
+)
 def test_nonsense_loses_no_word(issues: WatchedIssues, path: str, how: How) -> None:
     issue, task = issues.waits()
     issues.open()

@@ -241,6 +241,11 @@ timeout = "1h"
 analysis = false
 deploy = false
 
+# Checks and people at Gitea, Forgejo or GitHub that have to agree as well; a local forge has neither.
+# [forge]
+# required_checks = ["build"]
+# required_reviews = 1
+
 # What all runs of one task may cost together.
 [budget]
 max_rounds = 3

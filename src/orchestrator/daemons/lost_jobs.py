@@ -102,7 +102,7 @@ class LostJobs:
         read_at = self._clock.boottime()
         with self._database.read() as tx:
             now = leases.now(tx)
-            owners = {job.claimed_by: self._process(tx, job.claimed_by) for job in left}
+            owners = {boot_id: self._process(tx, boot_id) for boot_id in {job.claimed_by for job in left}}
             runs = {job.id: jobs.open_run_of_job(tx, job.id) for job in left}
         ended = {boot_id for boot_id, owner in owners.items() if self._judge.ended(owner, now, read_at)}
         found = [(job, run) for job in left if (run := runs[job.id]) is not None and run.home == self._home]

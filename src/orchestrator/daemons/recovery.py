@@ -184,16 +184,10 @@ class Recovery:
 
     def _look_at_open_tasks(self) -> int:
         with self._database.read() as tx:
-            unsettled = effects.tasks_unsettled(tx)
+            unsettled, everything = effects.tasks_unsettled(tx), tasks.open_ids(tx)
         self._driver.settle(unsettled, Actor.RECOVERY)  # before anything else is begun
-        seen, after = 0, 0
-        while True:
-            with self._database.read() as tx:
-                page = tasks.list_open(tx, after=after, limit=PAGE)
-            if not page:
-                return seen
-            self._driver.wake([task.id for task in page], Actor.RECOVERY)
-            seen, after = seen + len(page), page[-1].id
+        self._driver.wake(everything, Actor.RECOVERY)
+        return len(everything)
 
     def _forget_dead_processes(self) -> None:
         """What a lease or a running job names is kept, and so is one that may only be silent: it could come back."""

@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 POLL_S = 0.2
 REST = 9  # times as long as a pass took: nine parts of ten are others' …
+SLICE_S = 0.02
 MOST_REST_S = 5.0  # … but with so many runs that their adoption has to be renewed before
 AT_ONCE = 16  # handed on and not done yet
 
@@ -89,12 +90,16 @@ class RunWatch:
             began = self._clock.boottime()
             with self._lock:
                 every = list(self._watched)
+            since = began
             for each in every:
                 if self._stopping.is_set():
                     return
                 if self._look(each):
                     with self._lock:
                         del self._watched[each]
+                if (spent := self._clock.boottime() - since) > SLICE_S:  # others want to run, too
+                    self._clock.wait(self._stopping, spent)
+                    since = self._clock.boottime()
             rest = REST * (self._clock.boottime() - began)
             self._clock.wait(self._changed, max(POLL_S, min(rest, MOST_REST_S)))
 

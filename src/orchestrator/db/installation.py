@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from orchestrator.db.database import Tx
 from orchestrator.domain.errors import InvariantError
@@ -110,7 +109,7 @@ def known_runs(tx: Tx, names: Iterable[str]) -> set[str]:
     asked = set(names)
     jobs = sorted({found[1] for found in map(_RUN.match, asked) if found})
     rows = tx.all("installation.known_runs", jobs=json.dumps(jobs))
-    return asked & ({PurePath(str(row["name"])).name for row in rows} | _accepted(tx))
+    return asked & ({str(row["name"]).rstrip("/").rpartition("/")[2] for row in rows} | _accepted(tx))
 
 
 def known_deploys(tx: Tx, names: Iterable[str]) -> set[str]:

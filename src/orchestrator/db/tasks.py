@@ -110,6 +110,11 @@ def list_open(tx: Tx, *, after: int = 0, limit: int = PAGE) -> list[Task]:
     return [_task(row) for row in tx.all("tasks.list_open", after=after, limit=limit)]
 
 
+def open_ids(tx: Tx, repo: RepoName | None = None) -> list[TaskId]:
+    """The numbers of all tasks that have not ended, of one repository or of all, oldest first."""
+    return [TaskId(row["id"]) for row in tx.all("tasks.open_ids", repo=repo)]
+
+
 def every_open(tx: Tx, repo: RepoName | None = None) -> Iterator[Task]:
     """All tasks that have not ended, of one repository or of all, oldest first; read page by page."""
     after = 0

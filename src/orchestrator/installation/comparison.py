@@ -110,7 +110,7 @@ class Comparison:
         """
         with self._database.read() as tx:
             expected = _known(installation.known(tx), repo)
-            open_here = [task.id for task in tasks.every_open(tx, repo)]
+            open_here = tasks.open_ids(tx, repo)
         forge = at or self._places.of(repo).forge
         mark, main = forge.installation(), forge.tip(forge.default_branch)
         bounds = [sha for sha in {expected.main, expected.merged} if sha is not None]

@@ -19,7 +19,8 @@ def started_runs(runs: Path) -> list[str]:
 
     :raises AuthorityUnreachable: the folder cannot be read.
     """
-    return sorted(name for name in _folders(runs) if (runs / name / RUN_STARTED).exists())
+    root = str(runs)  # of thousands: a path of its own for each would take longer than the look
+    return sorted(name for name in _folders(runs) if os.path.exists(f"{root}/{name}/{RUN_STARTED}"))
 
 
 def begun_deploys(deploys: Path) -> list[str]:

@@ -42,6 +42,10 @@ WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND (head_sha = :sha O
 SELECT id FROM tasks WHERE repo = :repo AND stage NOT IN ('done', 'cancelled') AND stage IN ('created', 'testing', 'deploy-staging')
 ORDER BY id LIMIT :limit;
 
+-- name: open_ids
+SELECT id FROM tasks WHERE stage NOT IN ('done', 'cancelled') AND (CAST(:repo AS TEXT) IS NULL OR repo = :repo)
+ORDER BY id;
+
 -- name: list_open
 SELECT tasks.*, transition_epoch.epoch FROM tasks JOIN transition_epoch ON task_id = id
 WHERE stage NOT IN ('done', 'cancelled') AND id > :after ORDER BY id LIMIT :limit;

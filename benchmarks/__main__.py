@@ -1,7 +1,8 @@
 """``./dev bench``: what the product costs, and how fast it is (``docs/explanation/performance.md``).
 
 Without a word: :mod:`benchmarks.transitions`. Else ``webhooks`` (:mod:`benchmarks.intake`), ``service``
-(:mod:`benchmarks.service`), ``recovery`` (:mod:`benchmarks.recovery`), ``kills`` (:mod:`benchmarks.kills`).
+(:mod:`benchmarks.service`), ``recovery`` (:mod:`benchmarks.recovery`), ``kills`` (:mod:`benchmarks.kills`),
+``tables`` (:mod:`benchmarks.tables`).
 """
 
 import argparse
@@ -9,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import intake, kills, recovery, service, transitions
+from benchmarks import intake, kills, recovery, service, tables, transitions
 
 ROUNDS = 15
 
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             fresh=asked.fresh,
             where=asked.json,
         )
+    if asked.what == "tables":
+        return tables.main(asked.folder)
     if asked.what == "kills":
         return kills.main(
             asked.folder,
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("transitions", "webhooks", "service", "recovery", "kills"),
+        choices=("transitions", "webhooks", "service", "recovery", "kills", "tables"),
         default="transitions",
         help="what is measured (default %(default)s)",
     )

@@ -4,18 +4,19 @@ Each side is a process of its own with the same web server; they take turns in s
 within a round. Then a burst of deliveries is sent to a service that also deals with them, and every one is looked for.
 """
 
-import json
 import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from benchmarks.figures import keep
 from benchmarks.load import Outcome, send_all
 from benchmarks.senders import Pushes
 
@@ -79,19 +80,19 @@ def burst(folder: Path, deliveries: int) -> dict[str, float]:
     return {"deliveries": deliveries, "seconds": outcome.took, "lost": 0}
 
 
-def table(found: dict[int, dict[str, Figures]]) -> str:
+def table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """Ratios and times as Markdown."""
     lines = [
         "| connections | verified only | stored | and dealt with | p99: verified only | stored | and dealt with |",
         "|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for connections, figures in found.items():
-        bare = figures["bare"].rates
+        bare = figures["bare"]["rates"]
         cells = [f"{connections}", f"{statistics.median(bare):,.0f}/s"]
         for kind in KINDS[1:]:
-            ratio = statistics.median(a / b for a, b in zip(figures[kind].rates, bare, strict=True))
+            ratio = statistics.median(a / b for a, b in zip(figures[kind]["rates"], bare, strict=True))
             cells.append(f"{ratio:.2f} ×")
-        cells += [f"{figures[kind].p99_ms:.0f} ms" for kind in KINDS]
+        cells += [f"{figures[kind]['p99_ms']:.0f} ms" for kind in KINDS]
         lines.append("| " + " | ".join(cells) + " |")
     aims = ", ".join(f"{aim:.0f} ms at {n}" for n, aim in AIMS.items())
     return "\n".join([*lines, "", f"Aims: stored ≥ {RATE_AIM} ×; {aims}."])
@@ -100,15 +101,13 @@ def table(found: dict[int, dict[str, Figures]]) -> str:
 def main(folder: Path, *, short: bool, rounds: int, where: Path | None) -> int:
     """Measure, print, write."""
     found = measure(folder, rounds=2 if short else rounds, slice_=100 if short else SLICE)
-    print(table(found))
-    told = burst(folder, 300 if short else 10_000)
-    print(f"\nA burst of {told['deliveries']:,} deliveries: taken in {told['seconds']:.1f} s, none lost.")
-    where = where or folder / "intake.json"
     figures = {
         str(n): {k: {"rates": f.rates, "p99_ms": f.p99_ms} for k, f in of.items()} for n, of in found.items()
     }
-    where.write_text(json.dumps({"figures": figures, "burst": told}, indent=1) + "\n", encoding="utf-8")
-    print(f"The figures are in {where}.")
+    print(table(figures))
+    told = burst(folder, 300 if short else 10_000)
+    print(f"\nA burst of {told['deliveries']:,} deliveries: taken in {told['seconds']:.1f} s, none lost.")
+    keep(where or folder / "intake.json", {"figures": figures, "burst": told})
     return 0
 
 

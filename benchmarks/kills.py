@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import keep
 from tests.proofs import oracle
 from tests.proofs.ledgers import ledgers_of
 from tests.proofs.lives import Ending, Life, live
@@ -68,9 +69,7 @@ def main(
                     if (number + 1) % 10 == 0:
                         print(f"{mode}: {number + 1} kills", flush=True)
     print(table(found))
-    path = where or notes
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"\nThe figures are in {path}.")
+    keep(where or notes, found)
     return 1 if any(one["findings"] for mode in MODES for one in found[mode]) else 0
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from benchmarks.figures import keep
 from benchmarks.in_flight import DEAD, Kind, Lives, leave, mixed
 from benchmarks.service import environ_in, orch, repository
 from orchestrator.config import load_settings
@@ -56,9 +57,7 @@ def main(
                 taken.append(state.converges_in())
                 notes.write_text(json.dumps(found), encoding="utf-8")
     print(table(found))
-    path = where or folder / "recovery.json"
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"\nThe figures are in {path}.")
+    keep(where or folder / "recovery.json", found)
     return 0
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+from benchmarks.figures import keep
 from benchmarks.files import fill
 
 SIZES = (1_000, 1_000_000)
@@ -54,9 +55,7 @@ def main(folder: Path, *, short: bool, where: Path | None) -> int:
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             found[size] = _measured(Path(scratch), size, short=short)
     print(table(found))
-    path = where or folder / "service.json"
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"\nThe figures are in {path}.")
+    keep(where or folder / "service.json", found)
     return 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.claimers import PROCESSES, team
 from benchmarks.database import Shelf, Store
+from benchmarks.figures import keep
 from benchmarks.files import Files
 from benchmarks.measure import TURNS, Figure, Samples, alone, alternate, drain, fsyncs, together
 from benchmarks.product import Product
@@ -67,8 +68,7 @@ def main(
     found = {**told, "sizes": results}
     print(table(found))
     path = where or folder / ("results.json" if database == "sqlite" else f"results-{database}.json")
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"\nThe figures are in {path}.")
+    keep(path, found)
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import tables
 from benchmarks.bare import BareSqlite, Params
 from benchmarks.files import Files, FileStore
 from benchmarks.product import Product
@@ -24,6 +25,7 @@ RATIOS = (
     "transition growth",
     "claim growth",
 )
+PLACE = "<!-- figures: {} -->\n"
 
 
 def bench(folder: Path, *args: str) -> str:
@@ -49,6 +51,19 @@ def test_the_short_form_reports_ratios_and_goes_on_where_it_was(tmp_path: Path) 
     assert "| finished tasks | one actor |" in first
     assert "Medians of ratios to bare SQL" in first
     assert first.count("rounds …") == 2
+    page = tmp_path / "page.md"
+    page.write_text(
+        "".join(
+            f"{PLACE.format(name)}as it was\n<!-- end -->\n"
+            for name in ("transitions-sqlite", "peers", "service")
+        )
+    )
+    tables.main(tmp_path, page=page)
+    [ours, beside_peers, other] = page.read_text().split("<!-- end -->")[:3]
+    assert first.split("rounds …\n")[-1].split("\n\nThe figures")[0] in ours
+    assert "cores, load" in ours and "as it was" not in ours
+    assert "| idle CPU | huey 0.1 %; procrastinate 0.3 %; DBOS 1.1 % | – |" in beside_peers
+    assert "as it was" in other
     (tmp_path / "samples-sqlite-100-2-0.05.json").unlink()  # as after a run that was broken off
     again = bench(tmp_path, "--json", str(tmp_path / "again.json"))
     assert again.count("rounds …") == 1

@@ -126,7 +126,7 @@ class LostJobs:
         """
         flight = self._launcher.adopt(job, run)
         self._telemetry.count(Metric.RUNS_ADOPTED)
-        self._worker.resume(job, flight)
+        self._worker.resume(job, run, flight)
 
     def _given_up(self, job: Job, run: AgentRun, owner: ProcessRow | None, actor: Actor) -> Found:
         """Its agent has been ended by its own supervisor, if it was not before. A late word of the worker counts for

@@ -140,9 +140,9 @@ class QueueWorker:
                 for stray in found:
                     lanes.take_in(tx, stray)
 
-    def resume(self, job: Job, flight: Flight) -> None:
+    def resume(self, job: Job, run: AgentRun, flight: Flight) -> None:
         """Watch an adopted run as if this process had started it."""
-        self._keep_watched(Watched(job, None, flight))
+        self._keep_watched(Watched(job, run, flight))
 
     def resume_run(self, job: Job, run: AgentRun) -> None:
         """Adopt a run of a job of ours and watch it. Its folder is looked into soon, not now: there may be

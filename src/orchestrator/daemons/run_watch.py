@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 POLL_S = 0.2
 REST = 9  # times as long as a pass took: nine parts of ten are others' …
-SLICE_S = 0.02
+SLICE_S = 0.02  # of looking; then others have as long
 MOST_REST_S = 5.0  # … but with so many runs that their adoption has to be renewed before
 AT_ONCE = 16  # handed on and not done yet
 
@@ -31,7 +31,7 @@ class Watched:
     """A run of a job of ours; ``flight`` is None until its folder has been looked into."""
 
     job: Job
-    run: AgentRun | None
+    run: AgentRun
     flight: Flight | None = None
     stop: threading.Event = field(default_factory=threading.Event)  # set: it is to be ended
     end: Callable[[str], None] = lambda reason: None  # what is registered to end it
@@ -94,7 +94,9 @@ class RunWatch:
             for each in every:
                 if self._stopping.is_set():
                     return
-                if self._look(each):
+                if (over := self._look(each)) is None:
+                    self._drop(each)
+                if over is not False:
                     with self._lock:
                         del self._watched[each]
                 if (spent := self._clock.boottime() - since) > SLICE_S:  # others want to run, too
@@ -103,31 +105,26 @@ class RunWatch:
             rest = REST * (self._clock.boottime() - began)
             self._clock.wait(self._changed, max(POLL_S, min(rest, MOST_REST_S)))
 
-    @never_raises(False, log)
-    def _look(self, each: Watched) -> bool:
-        """Whether there is nothing more to be watched."""
-        flight = each.flight or self._opened(each)
-        if flight is None:
-            self._drop(each)
-            return True
-        if not each.known and not self._wanted(
-            each.job
-        ):  # whoever cancelled it earlier found nobody to be told
-            each.stop.set()
-        each.known = True
+    @never_raises(None, log)
+    def _look(self, each: Watched) -> bool | None:
+        """Whether there is nothing more to be watched; None where it cannot be told."""
+        try:
+            if each.flight is None:
+                each.flight = self._launcher.adopt(each.job, each.run)
+            return self._seen(each, each.flight)
+        except OutsideError as error:
+            log.error("run not watched; the reaper looks at it again", job=each.job.id, reason=str(error))
+            return None
+
+    def _seen(self, each: Watched, flight: Flight) -> bool:
+        if not each.known:
+            each.known = True
+            if not self._wanted(each.job):  # whoever cancelled it earlier found nobody to be told
+                each.stop.set()
         if each.stop.is_set() or self._launcher.has_ended(flight):
             return self._handed_on(each, flight)
         each.kept_at = self._launcher.keep(flight, each.kept_at)
         return False
-
-    def _opened(self, each: Watched) -> Flight | None:
-        if each.run is None:
-            return None
-        try:
-            each.flight = self._launcher.adopt(each.job, each.run)
-        except OutsideError as error:
-            log.error("run not adopted; the reaper looks at it again", job=each.job.id, reason=str(error))
-        return each.flight
 
     def _handed_on(self, each: Watched, flight: Flight) -> bool:
         self._busy = [thread for thread in self._busy if thread.is_alive()]

@@ -47,9 +47,9 @@ class Hands:
         return run
 
     def resume_run(self, job: Job, run: AgentRun) -> None:
-        self.resume(job, self.adopt(job, run))
+        self.resume(job, run, self.adopt(job, run))
 
-    def resume(self, job: Job, flight: object) -> None:
+    def resume(self, job: Job, run: AgentRun, flight: object) -> None:
         self.watched.append(job.id)
 
     def running_for(self, job_id: int) -> float | None:

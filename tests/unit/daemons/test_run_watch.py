@@ -35,6 +35,8 @@ class Hands:
         return SimpleNamespace(id=job.id)
 
     def has_ended(self, flight: Any) -> bool:
+        if flight.id in self.broken:
+            raise OutsideError("The run folder cannot be used.")
         return flight.id in self.ended
 
     def keep(self, flight: Any, kept_at: float | None) -> float:
@@ -98,11 +100,12 @@ def test_so_many_at_a_time_are_seen_to_their_end(watch: RunWatch, hands: Hands) 
     wait_until(lambda: len(hands.seen_to) == AT_ONCE + 3)
 
 
+@pytest.mark.parametrize("opened", [True, False], ids=["later", "at_once"])
 def test_one_whose_folder_cannot_be_used_is_dropped_and_holds_up_no_other(
-    watch: RunWatch, hands: Hands
+    watch: RunWatch, hands: Hands, opened: bool
 ) -> None:
     hands.broken = {1}
-    bad = left(1)
+    bad = left(1, flight=cast(Any, SimpleNamespace(id=1)) if opened else None)
     for each in (bad, left(2)):
         watch.add(each)
     wait_until(lambda: hands.kept == {2})
@@ -127,3 +130,12 @@ def test_what_was_taken_from_us_meanwhile_is_watched_no_more(watch: RunWatch, ha
     watch.wake()
     wait_until(lambda: 2 in hands.kept)
     assert len(hands.seen_to) == 1
+
+
+def test_a_fault_of_ours_holds_up_no_other(watch: RunWatch, hands: Hands) -> None:
+    hands.adopt = lambda job, run: 1 / 0 if job.id == 1 else SimpleNamespace(id=job.id)  # type: ignore[method-assign]
+    bad = left(1)
+    for each in (bad, left(2)):
+        watch.add(each)
+    wait_until(lambda: hands.kept == {2})
+    assert hands.dropped == [bad]

@@ -132,7 +132,7 @@ def test_a_run_whose_job_is_cancelled_before_it_is_watched_again_is_ended(bench:
     assert job is not None
     assert bench.cancel() == [job_id]
     bench.wakeups.stop(job_id)  # nobody is known yet who could be told
-    bench.worker.resume(job, Flight(RunId(1), job, cast(Any, None)))
+    bench.worker.resume(job, cast(Any, None), Flight(RunId(1), job, cast(Any, None)))
     wait_until(bench.runs.told.is_set)
     wait_until(lambda: not bench.worker.handles(job_id))
 

@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.what == "recovery":
         return recovery.main(
             asked.folder,
+            database=asked.database,
             short=asked.short,
             rounds=asked.rounds,
             many=asked.tasks,
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--database",
         choices=("sqlite", "postgres"),
         default="sqlite",
-        help="where the ledger lies: of transitions and kills (default %(default)s)",
+        help="where the ledger lies: of transitions, recovery and kills (default %(default)s)",
     )
     parser.add_argument(
         "--short", action="store_true", help="small databases, two short rounds: shows that it runs"

@@ -77,15 +77,15 @@ class Servers:
     sixteen_aim = 1.4
 
     def __init__(self, server: PostgresServer) -> None:
-        self._server = server
+        self.server = server
 
     def prepared(self, finished: int) -> Store:
         name = f"tasks_{finished}_{fingerprint('postgres')}"
         if self._exists(name):
             return self._store(name)
         half = f"{name}_building"
-        self._server.sql(f"DROP DATABASE IF EXISTS {half} WITH (FORCE)")
-        self._server.sql(f"CREATE DATABASE {half} TEMPLATE template0")
+        self.server.sql(f"DROP DATABASE IF EXISTS {half} WITH (FORCE)")
+        self.server.sql(f"CREATE DATABASE {half} TEMPLATE template0")
         store = self._store(half)
         init_postgres(store.url, entropy=SystemEntropy())
         database = store.open()
@@ -93,25 +93,25 @@ class Servers:
         database.close()
         with closing(psycopg.connect(store.url, autocommit=True)) as connection:
             connection.execute("VACUUM ANALYZE")
-        self._server.sql(f"ALTER DATABASE {half} RENAME TO {name}")
+        self.server.sql(f"ALTER DATABASE {half} RENAME TO {name}")
         return self._store(name)
 
     def copied(self, original: Store, name: str) -> Store:
         assert isinstance(original, ServerStore)
-        self._server.sql(f"DROP DATABASE IF EXISTS copy_{name} WITH (FORCE)")
-        self._server.sql(f"CREATE DATABASE copy_{name} TEMPLATE {original.name} STRATEGY FILE_COPY")
+        self.server.sql(f"DROP DATABASE IF EXISTS copy_{name} WITH (FORCE)")
+        self.server.sql(f"CREATE DATABASE copy_{name} TEMPLATE {original.name} STRATEGY FILE_COPY")
         os.sync()
         return self._store(f"copy_{name}")
 
     def discard(self, store: Store) -> None:
         assert isinstance(store, ServerStore)
-        self._server.drop(store.url)
+        self.server.drop(store.url)
 
     def _store(self, name: str) -> ServerStore:
-        return ServerStore(self._server.url(name), name)
+        return ServerStore(self.server.url(name), name)
 
     def _exists(self, name: str) -> bool:
-        with closing(psycopg.connect(self._server.url("postgres"))) as connection:
+        with closing(psycopg.connect(self.server.url("postgres"))) as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
             return found.fetchone() is not None
 

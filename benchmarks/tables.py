@@ -21,7 +21,8 @@ RESULTS = {  # name of the table: file
     "transitions-postgres": "results-postgres.json",
     "webhooks": "intake.json",
     "service": "service.json",
-    "recovery": "recovery.json",
+    "recovery-sqlite": "recovery-sqlite.json",
+    "recovery-postgres": "recovery-postgres.json",
     "kills-sqlite": "kills-sqlite.json",
     "kills-postgres": "kills-postgres.json",
 }
@@ -82,7 +83,9 @@ def _killed(found: Found, mode: str) -> str:
 
 
 def _recovered(found: Found) -> str:
-    medians = [statistics.median(taken) for name, taken in found["recovery"].items() if " tasks" not in name]
+    medians = [
+        statistics.median(taken) for name, taken in found["recovery-sqlite"].items() if " tasks" not in name
+    ]
     return f"{min(medians):.2f}–{max(medians):.2f} s, by what was in flight"
 
 
@@ -140,7 +143,8 @@ TABLES: Mapping[str, Callable[[Any], str]] = {
     "transitions-postgres": transitions.table,
     "webhooks": lambda found: intake.table(found["figures"]),
     "service": lambda found: service.table({int(size): figures for size, figures in found.items()}),
-    "recovery": recovery.table,
+    "recovery-sqlite": recovery.table,
+    "recovery-postgres": recovery.table,
     "kills-sqlite": kills.table,
     "kills-postgres": kills.table,
 }

@@ -178,7 +178,7 @@ def test_webhooks_are_taken_in_beside_an_endpoint_that_stores_nothing_and_none_o
 
 def test_recovery_is_measured_from_the_first_line_of_a_new_life(tmp_path: Path) -> None:
     said = bench(tmp_path, "recovery")
-    told = json.loads((tmp_path / "recovery.json").read_text(encoding="utf-8"))
+    told = json.loads((tmp_path / "recovery-sqlite.json").read_text(encoding="utf-8"))
     assert set(told) == {"a push not made yet", "40 tasks"}
     assert all(len(taken) == 1 and 0 < taken[0] < 600 for taken in told.values())
     assert "| 40 tasks | 5 |" in said

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.rules.html_text import readable
+from orchestrator.trackers.github_records import visible
 from orchestrator.webhooks import comments
-from orchestrator.webhooks.comments import Command, command_in
+from orchestrator.webhooks.comments import Command, command_in, command_in_markdown
 
 OPEN = [
     "<a",
@@ -70,3 +71,42 @@ def test_what_a_person_would_read(html: str, said: str) -> None:
 
 def test_what_comes_after_the_bound_is_not_read() -> None:
     assert command_in(" " * comments.COMMENT_LIMIT + "orch approve") is None
+
+
+OPEN_IN_MARKDOWN = [">", "> ", "> x\n", "   >\n", "> x\n \n", "`", "```\n", "<!--", "\n", "x\n> y\n"]
+
+
+@pytest.mark.parametrize("piece", OPEN_IN_MARKDOWN)
+def test_a_comment_in_markdown_is_read_in_one_go(piece: str) -> None:
+    many = 15 * comments.COMMENT_LIMIT // len(piece)
+    for text in (piece * many, f"> {' ' * 15 * comments.COMMENT_LIMIT}{piece}"):
+        assert comments._QUOTED.sub("", text) is not None
+        assert visible(text) is not None
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from([*ODD, *OPEN_IN_MARKDOWN]), st.text(max_size=5)), max_size=60).map(
+        "".join
+    )
+)
+def test_a_comment_in_markdown_is_a_command_or_none(text: str) -> None:
+    command_in_markdown(text)
+    visible(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("orch approve", APPROVE),
+        ("> orch cancel\nand more of it\n\norch approve", APPROVE),
+        ("   > orch cancel\n\n`orch approve`", APPROVE),
+        ("<!-- orch cancel -->\r\n\r\norch approve", APPROVE),
+        ("> orch approve", None),
+        ("> Shall I?\norch approve", None),
+        ("See:\n\norch approve", None),
+        ("- orch approve", None),
+        ("orch reject `a > b`", Command("reject", None, None, "a > b")),
+    ],
+)
+def test_a_command_in_markdown(text: str, command: Command | None) -> None:
+    assert command_in_markdown(text) == command

@@ -229,7 +229,9 @@ def test_a_renamed_repository_leads_to_its_new_address(server: Server) -> None:
     old = server.repo
     server.repo = server.api("PATCH", "", {"name": old.partition("/")[2] + "-b"}).body["full_name"]
     told = wait_until(lambda: _moved(server.call("GET", f"/repos/{old}")))
-    assert told.headers["location"].startswith(api_root(server.url))
+    to = told.headers["location"]
+    assert to.startswith(api_root(server.url) + "/repositories/")
+    assert server.call("GET", to.removeprefix(api_root(server.url))).body["full_name"] == server.repo
 
 
 def _moved(told: Told) -> Told | None:

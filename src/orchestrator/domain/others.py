@@ -55,7 +55,7 @@ class ForgeReview:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a review says of one place."""
+    """What a review or a check says of one place."""
 
     words: str
     path: str = ""
@@ -70,6 +70,8 @@ class Said:
     about: frozenset[str]  # it, and what we ourselves have put on top of it
     checks: tuple[ForgeCheck, ...] = ()
     reviews: tuple[ForgeReview, ...] = ()
-    remarks: Mapping[int, tuple[Remark, ...]] = field(default_factory=dict)  # by the number of their review
+    remarks: Mapping[int, tuple[Remark, ...]] = field(
+        default_factory=dict
+    )  # by the number of their review or check
     dealt_with: frozenset[int] = frozenset()  # requests for changes that went to development already
     pull_request: str = ""  # where people find it

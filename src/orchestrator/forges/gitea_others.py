@@ -31,6 +31,10 @@ class GiteaOthers:
         rows = self._api.listed(f"/commits/{sha}/statuses", {"sort": "leastindex"})
         return [self._check(row) for row in rows]
 
+    def findings(self, check: ForgeCheck) -> Sequence[Remark]:
+        """None: a status has its words and its link."""
+        return ()
+
     def reviews(self, number: int) -> Sequence[ForgeReview]:
         """People's opinions; only an official one counts: whoever can read may write a review."""
         pull = mapping(self._api.asked(f"/pulls/{number}").body)

@@ -11,6 +11,7 @@ from orchestrator.forges.github_api import GitHubApi
 from orchestrator.forges.others import REMARKS, login, whole, words
 from orchestrator.rest.api import good, mapping
 
+STATUS = "status"  # who reports by one
 _STATES = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
 # What ended counts as the server's own rules have it; what was ended says nothing of the change.
 _CONCLUSIONS = {
@@ -42,6 +43,22 @@ class GitHubOthers:
         runs = self._api.rows(f"/commits/{sha}/check-runs", {"filter": "latest"}, within="check_runs")
         return [*map(self._status, statuses), *map(self._run, runs)]
 
+    def findings(self, check: ForgeCheck) -> Sequence[Remark]:
+        """The annotations of a run."""
+        if check.source == STATUS:
+            return ()
+        body = self._api.asked(f"/check-runs/{check.order}/annotations", {"per_page": REMARKS}).body
+        rows = [mapping(row) for row in body[:REMARKS]] if isinstance(body, list) else []
+        return [
+            Remark(
+                " ".join(filter(None, (words(row, "title"), words(row, "message")))),
+                words(row, "path"),
+                whole(row, "start_line"),
+            )
+            for row in rows
+            if words(row, "annotation_level") != "notice"
+        ]
+
     def reviews(self, number: int) -> Sequence[ForgeReview]:
         """People's opinions; of those who may write to the repository, for on a public one anybody may have one."""
         pull = mapping(self._api.asked(f"/pulls/{number}").body)
@@ -65,7 +82,7 @@ class GitHubOthers:
         said = words(row, "state")
         state = _STATES.get(said, CheckState.FAILED)
         summary, url = words(row, "description"), words(row, "target_url")
-        return ForgeCheck(words(row, "context"), "status", self._number(row), state, said, summary, url)
+        return ForgeCheck(words(row, "context"), STATUS, self._number(row), state, said, summary, url)
 
     def _run(self, row: Mapping[str, object]) -> ForgeCheck:
         ended = words(row, "conclusion") if row.get("status") == "completed" else ""

@@ -27,6 +27,13 @@ class Others(Protocol):
         """
         ...
 
+    def findings(self, check: ForgeCheck) -> Sequence[Remark]:
+        """What a check says of single places, at most ``REMARKS``; none where the forge keeps nothing of the kind.
+
+        :raises AuthorityUnreachable: they cannot be read.
+        """
+        ...
+
     def reviews(self, number: int) -> Sequence[ForgeReview]:
         """What people think of a pull request, older words too; neither its author's nor our own user's.
 

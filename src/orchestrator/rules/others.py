@@ -18,15 +18,20 @@ REMARK_LIMIT = 1_000
 URL_LIMIT = 500
 
 
+def failures(wanted: Sequence[str], said: Said) -> list[ForgeCheck]:
+    """The wanted checks that have failed."""
+    bad = [check for check in _newest_checks(said.checks) if check.state is CheckState.FAILED]
+    return [check for check in bad if check.name in wanted]
+
+
 def judge_checks(wanted: Sequence[str], said: Said) -> GateResult:
     """Every wanted check has passed on exactly the subject: reported, ended, and well."""
     newest = _newest_checks(said.checks)
-    bad: list[ForgeCheck] = []
+    bad = failures(wanted, said)
     open_: list[str] = []
     told: dict[str, str] = {}
     for name in wanted:
         mine = [check for check in newest if check.name == name]
-        bad += [check for check in mine if check.state is CheckState.FAILED]
         missing = [check for check in mine if check.state in (CheckState.PENDING, CheckState.STOPPED)]
         told[name] = ", ".join(_name(check.said) for check in mine) or "not there"
         if not mine or missing:
@@ -36,7 +41,7 @@ def judge_checks(wanted: Sequence[str], said: Said) -> GateResult:
         names = ", ".join(dict.fromkeys(check.name for check in bad))
         return failed(
             f"Checks at the forge that have to pass did not: {names}.",
-            *(_of_check(check, said.subject) for check in bad),
+            *(finding for check in bad for finding in _of_check(check, said)),
             **facts,
         )
     if open_:
@@ -107,9 +112,10 @@ def _why_not(review: ForgeReview) -> str:
     return f"{_name(review.person)} {what}"
 
 
-def _of_check(check: ForgeCheck, subject: str) -> Finding:
-    says = f'The check "{_name(check.name)}" says {_name(check.said)} about {subject}.'
-    return Finding(" ".join(filter(None, [says, _link(check.url), _words(check.summary, WORDS_LIMIT)])))
+def _of_check(check: ForgeCheck, said: Said) -> Iterator[Finding]:
+    says = f'The check "{_name(check.name)}" says {_name(check.said)} about {said.subject}.'
+    yield Finding(" ".join(filter(None, [says, _link(check.url), _words(check.summary, WORDS_LIMIT)])))
+    yield from (_of_remark(remark) for remark in said.remarks.get(check.order, ()))
 
 
 def _of_review(review: ForgeReview, said: Said) -> Iterator[Finding]:

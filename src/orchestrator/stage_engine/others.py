@@ -11,6 +11,8 @@ On failure: ``AuthorityUnreachable``; nothing is judged, and the forge is asked 
 from collections.abc import Callable
 from dataclasses import replace
 
+import structlog
+
 from orchestrator.db import alerts, evidence, leases
 from orchestrator.db.database import Tx
 from orchestrator.domain.duration import render_duration
@@ -18,7 +20,7 @@ from orchestrator.domain.errors import ConfigError, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.gate import GateResult, Verdict
 from orchestrator.domain.ids import Sha
-from orchestrator.domain.others import Said
+from orchestrator.domain.others import ForgeCheck, Remark, Said
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, HoldCause
 from orchestrator.forges.others import Others
@@ -26,17 +28,19 @@ from orchestrator.gates.evidence import gather
 from orchestrator.gates.quality_gates import QG_CHECKS
 from orchestrator.observability.redactor import Redactor
 from orchestrator.repo_config.records import RepoConfig
-from orchestrator.rules.others import objections, other_names
+from orchestrator.rules.others import failures, objections, other_names
 from orchestrator.rules.transitions import FORGE_CHECKS, FORGE_REVIEWS, Step
 from orchestrator.runtime.clock import parse_stamp, stamp
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.ways_back import WaysBack
 
+log = structlog.get_logger(__name__)
+
 GATES = frozenset({FORGE_CHECKS.what, FORGE_REVIEWS.what})
 ASKED = "asked:"  # the mark of a round that waits, by the gate: since when
 DEALT_WITH = "dealt-with:review:"  # the mark of a request for changes, by its number
-OBJECTIONS = 5  # whose remarks are read for one round
+OBJECTIONS = 5  # of people or checks, whose remarks are read for one round
 REASON_LIMIT = 300  # characters of the first finding that stand with the reason
 CAUSES = {FORGE_CHECKS: HoldCause.CHECKS, FORGE_REVIEWS: HoldCause.REVIEWS}
 
@@ -83,14 +87,14 @@ class OthersGates:
     # -- private steps -----------------------------------------------------------------------------------------
 
     def _judged(self, at: Situation, step: Step, config: RepoConfig) -> tuple[GateResult, Said]:
-        said = self._said(at, step)
+        said = self._said(at, step, config)
         with self._tools.database.read() as tx:
             seen = gather(tx, at.task, config=config, clone=at.place.clone)
         result = QG_CHECKS[step.what](replace(seen, said=said))
         self._tools.waypoints.reach(f"{step.what}.judged", task=at.task.id, verdict=result.verdict)
         return result, said
 
-    def _said(self, at: Situation, step: Step) -> Said:
+    def _said(self, at: Situation, step: Step, config: RepoConfig) -> Said:
         """What the forge shows now of the commit that is judged: the gated one, or the head, which will be gated."""
         others, task = _others(at), at.task
         head = task.head_sha or task.base_sha or Sha("")
@@ -99,7 +103,9 @@ class OthersGates:
             own = evidence.own_commits(tx, task.id)
             dealt_with = frozenset(int(number) for number in evidence.marks(tx, task.id, DEALT_WITH))
         if step == FORGE_CHECKS:
-            return Said(subject, frozenset({subject}), checks=tuple(others.checks(subject)))
+            found = Said(subject, frozenset({subject}), checks=tuple(others.checks(subject)))
+            bad = failures(config.forge.required_checks, found)[:OBJECTIONS]
+            return replace(found, remarks={one.order: _findings(others, one) for one in bad})
         at.place.clone.want(head)
         since = [commit.sha for commit in at.place.clone.commits(subject, head)] if head != subject else []
         # Documents of our own on top of what was judged change nothing of it; whoever sees them approves it, too.
@@ -179,6 +185,15 @@ def _others(at: Situation) -> Others:
     if at.place.others is None:  # the configuration is refused before
         raise ConfigError(f"{at.task.repo} lies at a local forge, which has no checks and reviews of others.")
     return at.place.others
+
+
+def _findings(others: Others, check: ForgeCheck) -> tuple[Remark, ...]:
+    """What a check says of single places: good to have, and that it has failed is known without it."""
+    try:
+        return tuple(others.findings(check))
+    except OutsideError as error:
+        log.warning("findings of a check not read", check=check.name, reason=str(error))
+        return ()
 
 
 def _deal_with(at: Situation, said: Said) -> Callable[[Tx], None]:

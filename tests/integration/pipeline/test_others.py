@@ -46,7 +46,9 @@ class AtForge(Delivery):
             self.server.say("ci", "POST", self.there, f"/statuses/{sha}", said)
             return
         ended = {} if state == "pending" else {"conclusion": state}
-        run = {"name": name, "head_sha": sha, "app": 7, "output": {"title": "", "summary": summary}, **ended}
+        place = {"path": "src/new.py", "start_line": 1, "annotation_level": "failure", "message": "Here"}
+        output = {"title": "", "summary": summary, "annotations": [place] if state == "failure" else []}
+        run = {"name": name, "head_sha": sha, "app": 7, "output": output, **ended}
         self.server.say("ci", "POST", self.there, "/check-runs", run)
 
     def review(self, login: str, event: str, sha: str, body: str = "", *remarks: dict[str, Any]) -> None:
@@ -104,6 +106,7 @@ def test_a_check_that_failed_goes_back_with_its_words_and_one_that_passed_lets_t
     notes = line.agents(item)[-1]["notes"]
     assert "2 of 7 tests failed: [2J total()" in notes
     assert str(task.head_sha) in notes
+    assert ("src/new.py:1: Here" in notes) == (at.kind == GITHUB)
     assert again.head_sha != task.head_sha
     at.check(str(again.head_sha), "success")
     done = line.done(item)

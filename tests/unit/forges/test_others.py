@@ -9,7 +9,7 @@ import pytest
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha
-from orchestrator.domain.others import CheckState, Remark, ReviewState
+from orchestrator.domain.others import CheckState, ForgeCheck, Remark, ReviewState
 from orchestrator.forges.gitea_api import PAGE, GiteaApi
 from orchestrator.forges.gitea_others import GiteaOthers
 from orchestrator.forges.github_api import GitHubApi
@@ -226,6 +226,22 @@ def test_remarks_are_bounded_and_say_where() -> None:
     ]
     assert len(github(comments=answered(200, [row] * 200)).remarks(1, 2)) == 50
     assert github(comments=answered(200, json.loads("{}"))).remarks(1, 2) == []
+
+
+def test_annotations_of_a_run() -> None:
+    row = {"path": "a.py", "start_line": 4, "annotation_level": "failure", "title": "E1", "message": "Words"}
+    told = [row, row | {"annotation_level": "notice"}, row | {"title": None, "start_line": None}] + [
+        row
+    ] * 100
+    at = github(**{"5__annotations": answered(200, told)})
+    run = ForgeCheck("build", "app 7", 5, FAILED, "failure")
+    found = at.findings(run)
+    assert found[:2] == [Remark("E1 Words", "a.py", 4), Remark("Words", "a.py", None)]
+    assert len(found) == 49
+    assert at.findings(ForgeCheck("build", "status", 5, FAILED, "failure")) == ()
+    assert gitea().findings(run) == ()
+    with pytest.raises(AuthorityUnreachable):
+        github().findings(run)
 
 
 @pytest.mark.parametrize(("make", "page"), [(gitea, "pulls/7"), (github, "pull/7")])

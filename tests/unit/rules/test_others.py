@@ -71,6 +71,14 @@ def test_what_failed_is_told_with_its_words_and_one_failure_is_enough() -> None:
     ]
 
 
+def test_what_a_failed_check_says_of_places_is_told() -> None:
+    remarks = {7: (Remark("assert 1 == 2", "src/a.py", 3),), 8: (Remark("Not asked for", "src/b.py", 1),)}
+    said = replace(SAID, checks=(check("build", FAILED, 7), check("lint", FAILED, 8)), remarks=remarks)
+    told = judge_checks(["build"], said).brief()
+    assert told.endswith("\n- src/a.py:3: assert 1 == 2")
+    assert "src/b.py" not in told
+
+
 def test_what_is_waited_for_is_named() -> None:
     result = judge_checks(["build", "lint"], replace(SAID, checks=(check("lint", PENDING),)))
     assert result.reason == f"waits for checks at the forge on {G[:12]}: build (not there), lint (pending)"

@@ -80,8 +80,19 @@ def add_run(asked: Request, repo: Repository) -> Answer:
     known = repo.runs.setdefault(sha, [])
     number = 1000 + sum(map(len, repo.runs.values()))
     known.append(bodies.run(asked.base, repo, sha, number, asked.body, now()))
+    repo.annotations[number] = asked.body.get("output", {}).get("annotations", [])
     repo.tell("check_run", repo, {"run": known[-1], "by": asked.login})
     return Answer(201, known[-1])
+
+
+@route("GET", "/check-runs/<number>/annotations")
+def list_annotations(asked: Request, repo: Repository, number: str) -> Answer:
+    run = next((one for runs in repo.runs.values() for one in runs if str(one["id"]) == number), None)
+    if run is None:
+        return missing()
+    path = f"{bodies.API}/repos/{repo.full_name}/check-runs/{number}/annotations"
+    shown, headers = paged(asked, path, repo.annotations.get(run["id"], []))
+    return Answer(200, shown, headers)
 
 
 @route("GET", "/commits/(?P<ref>[^/]+)/check-runs")

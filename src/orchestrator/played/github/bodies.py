@@ -160,7 +160,8 @@ def run(base: str, repo: Repository, sha: str, number: int, asked: dict[str, Any
     """A run of a check; ``app`` says which program has made it."""
     html = f"{base}/{repo.full_name}/runs/{number}"
     done = asked.get("conclusion") is not None
-    output = {"title": None, "summary": None, "text": None, "annotations_count": 0, **asked.get("output", {})}
+    output = {"title": None, "summary": None, "text": None, **asked.get("output", {})}
+    output["annotations_count"] = len(output.pop("annotations", []))
     return {
         "id": number,
         "name": asked["name"],

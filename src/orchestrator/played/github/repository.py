@@ -50,6 +50,7 @@ class Repository(GitRepository):
     pulls: list[Pull] = field(default_factory=list)
     statuses: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of checks, by commit
+    annotations: dict[int, list[dict[str, Any]]] = field(default_factory=dict)  # by run
     rules: dict[str, Rules] = field(default_factory=dict)
     looks_until_synced: int = 1  # looks at a pull request that still show its old head
     tell: Callable[[str, "Repository", dict[str, Any]], None] = lambda event, repo, about: None

@@ -8,7 +8,7 @@ of two that find it one acts.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import structlog
@@ -18,7 +18,7 @@ from orchestrator.db import events, homes, jobs, leases, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.leases import ProcessRow
 from orchestrator.domain.event import EventType
-from orchestrator.domain.ids import SHARED_HOME, BootId, Home
+from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId
 from orchestrator.domain.job import AgentRun, Job, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.lease import Actor
 from orchestrator.launcher import Launcher
@@ -39,6 +39,14 @@ class Found(StrEnum):
     LOST = "lost"  # somebody else was first
     OWNER_MAY_LIVE = "owner_may_live"
     LEFT_BEHIND = "left_behind"  # something that its owner had started does not end
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What became of a page of jobs."""
+
+    runs: Sequence[tuple[Job, AgentRun]] = ()  # ours now
+    others: frozenset[JobId] = frozenset()  # of owners that are heard of
 
 
 class LostJobs:
@@ -93,11 +101,11 @@ class LostJobs:
         self.resume(replace(job, claimed_by=self._boot_id), run)
         return Found.ADOPTED
 
-    def claim_runs(self, left: Sequence[Job]) -> list[tuple[Job, AgentRun]]:
+    def claim_runs(self, left: Sequence[Job]) -> Claimed:
         """Claim in one commit those of these jobs that have a run here and whose owner has ended; each is then to be
-        resumed.
+        resumed. Those of owners that are heard of are left alone.
 
-        Whatever else they need is :meth:`take_over`'s to do, one by one.
+        Whatever the others need is :meth:`take_over`'s to do, one by one.
         """
         read_at = self._clock.boottime()
         with self._database.read() as tx:
@@ -107,12 +115,14 @@ class LostJobs:
         ended = {boot_id for boot_id, owner in owners.items() if self._judge.ended(owner, now, read_at)}
         found = [(job, run) for job in left if (run := runs[job.id]) is not None and run.home == self._home]
         with self._database.write() as tx:
-            silent = {boot_id for boot_id in ended if self._process(tx, boot_id) == owners[boot_id]}
-            return [
+            unheard = {boot_id for boot_id in ended if self._process(tx, boot_id) == owners[boot_id]}
+            ours = [
                 (replace(job, claimed_by=self._boot_id), run)
                 for job, run in found
-                if job.claimed_by in silent and jobs.adopt(tx, job, self._boot_id)
+                if job.claimed_by in unheard and jobs.adopt(tx, job, self._boot_id)
             ]
+        heard = {boot for boot, owner in owners.items() if owner and not owner.silent} - ended
+        return Claimed(tuple(ours), frozenset(job.id for job in left if job.claimed_by in heard))
 
     def resume_soon(self, job: Job, run: AgentRun) -> None:
         """Watch the run of a job of ours; its folder is looked into later."""

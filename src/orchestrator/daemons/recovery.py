@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from orchestrator.daemons.lost_jobs import Found, LostJobs
+from orchestrator.daemons.lost_jobs import Claimed, Found, LostJobs
 from orchestrator.daemons.task_driver import TaskDriver
 from orchestrator.db import effects, events, jobs, leases, tasks
 from orchestrator.db.database import Database
@@ -109,10 +109,11 @@ class Recovery:
         while page := self._left(after):
             after = page[-1].id
             at_once = self._claim_runs(page)
-            claimed += at_once
-            ours = {job.id for job, _ in at_once}
+            claimed += at_once.runs
+            counts[Found.OWNER_MAY_LIVE] += len(at_once.others)
+            done = {job.id for job, _ in at_once.runs} | at_once.others
             for job in page:
-                if job.id not in ours:
+                if job.id not in done:
                     self._count(counts, self._recover(job), job)
         for job, run in claimed:
             self._count(counts, self._resume(job, run), job)
@@ -167,8 +168,8 @@ class Recovery:
                 log.warning("checkout of an earlier life not removed", reason=str(error))
         return left
 
-    @never_raises((), log)
-    def _claim_runs(self, page: Sequence[Job]) -> Sequence[tuple[Job, AgentRun]]:
+    @never_raises(Claimed(), log)
+    def _claim_runs(self, page: Sequence[Job]) -> Claimed:
         """None of them where one cannot be claimed: then they are looked at one by one."""
         return self._lost.claim_runs(page)
 

@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.daemons.job_reaper import JobReaper
-from orchestrator.daemons.lost_jobs import LostJobs
+from orchestrator.daemons.lost_jobs import Found, LostJobs
 from orchestrator.daemons.recovery import Recovery
 from orchestrator.db import homes, jobs, leases, tasks
 from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RunId
 from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
+from orchestrator.domain.lease import Actor
 from orchestrator.domain.scope import Scope
 from orchestrator.domain.stage import Stage
 from orchestrator.observability.telemetry import Telemetry
@@ -69,6 +70,18 @@ class Noting(SystemProcesses):
         return found
 
 
+class OneByOne(LostJobs):
+    """Notes which jobs were looked at by themselves."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.asked: list[JobId] = []
+
+    def take_over(self, job: Job, actor: Actor) -> Found:
+        self.asked.append(job.id)
+        return super().take_over(job, actor)
+
+
 @dataclass
 class Shop:
     """One process that finds what others have left."""
@@ -91,7 +104,7 @@ class Shop:
         self.term.renew(store.clock.boottime(), store.clock.utc())
         judge: Judge = owner.judge
         hands = cast(Any, self.hands)
-        lost = LostJobs(
+        self.lost = lost = OneByOne(
             store.database, hands, hands, boot_id=ME, judge=judge, process_ttl_s=TTL_S, max_running_s=BACKSTOP_S,
             clock=store.clock, telemetry=Telemetry(), home=self.lies,
         )  # fmt: skip
@@ -354,3 +367,12 @@ def test_the_reaper_sees_the_last_of_very_many_jobs(shop: Shop) -> None:
     assert last.id > 1000 + MANY - 1
     assert shop.reaper.run_once()["dead_owner"] == 1
     assert shop.hands.watched == [last.id]
+
+
+def test_recovery_does_not_look_one_by_one_at_what_the_living_are_at(shop: Shop) -> None:
+    """There may be thousands, and each look costs a way to the database and back."""
+    register(shop.store, BootId("lives"))
+    theirs, left = shop.left(by=BootId("lives")), shop.left()
+    found = shop.recovery.recover_on_startup()
+    assert (found["owner_may_live"], found["adopted"]) == (1, 1)
+    assert (shop.owner(theirs), shop.owner(left), shop.lost.asked) == ("lives", ME, [])

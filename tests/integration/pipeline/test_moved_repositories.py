@@ -1,6 +1,7 @@
 """A repository that is renamed at its server while a ticket is under way: noticed, told, followed when a person
-says so."""
+says so; and one that was left."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,15 @@ def test_a_local_forge_has_no_other_place(pipeline: Build) -> None:
     line = pipeline().start()
     with pytest.raises(ConfigError, match="has a local forge"):
         line.app.moving.move("sample", "acme/store", person="Ann")
+
+
+def test_what_was_left_is_looked_at_no_more(pipeline: Build) -> None:
+    """Its forge may go away: nobody is told, and nothing is closed."""
+    line = pipeline(production=True).start()
+    wait_until(lambda: line.app.guard.open_repositories())
+    line.app.operations.disconnect("sample", person="Ann")
+    shutil.rmtree(line.forge.folder)
+    line.app.guard_watch.run_once()
+    assert line.app.guard.open_repositories() == frozenset()
+    assert line.app.drift_watch.run_once().get("failed", 0) == 0
+    assert (line.app.guard.start(), line.alerts()) == ({}, [])

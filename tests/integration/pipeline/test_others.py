@@ -1,6 +1,7 @@
 """What others say at the forge: named checks and people's reviews, over either kind of server, through the pipeline."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +19,7 @@ from orchestrator.played.github import FakeGitHub
 from orchestrator.repositories import GITEA, GITHUB
 from tests.at_a_server import Delivery, delivering
 from tests.fixtures_pipeline import Build, Pipeline, config_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 KINDS = {GITEA: FakeGitea, GITHUB: FakeGitHub}
 APPROVE = {GITEA: "APPROVED", GITHUB: "APPROVE"}
@@ -267,6 +268,31 @@ def test_a_restart_forgets_nobody_who_waits(forge: Build_) -> None:
     at.check(str(task.head_sha), "success")
     line.app.reconciler.run_once()
     line.done(item)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "point", ["check_forge_reviews.judged", "transition.before_commit", "transition.after_commit"]
+)
+def test_killed_while_changes_are_asked_for_they_are_handed_over_once(forge: Build_, point: str) -> None:
+    at = forge(more=REVIEWS)
+    line = at.line.start()
+    line.agent(AGAIN)
+    item = line.add()
+    task = waits(line, item, "waits for an approval")
+    line.stop()
+    at.review("dana", "REQUEST_CHANGES", str(task.head_sha), "Rounding is wrong")
+    assert line.child(point, 1).wait(PATIENCE_S) == -signal.SIGKILL
+    line.start()
+    again = line.wait_for(
+        item, lambda t: t.stage is Stage.TESTING and t.hold is Hold.BLOCKED and t.round == 2
+    )
+    assert line.moves(item).count(("testing", "development", "reject")) == 1
+    told = [run["notes"] for run in line.agents(item) if run["role"] == "developer"]
+    assert sum("Rounding is wrong" in notes for notes in told) == 1
+    at.review("dana", "APPROVE", str(again.head_sha))
+    line.done(item)
+    assert len(at.merges()) == 1
 
 
 def test_a_local_forge_has_nobody_to_ask(pipeline: Build) -> None:

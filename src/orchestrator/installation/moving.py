@@ -8,6 +8,7 @@ On failure: nothing was changed.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from orchestrator.db import events, repositories, tasks, tickets
 from orchestrator.db.database import Database
@@ -72,7 +73,7 @@ class Moving:
             waiting = [task.id for task in tasks.every_open(tx, known.name)]
         self._places.let_go()
         self._wake(waiting)
-        return Repository(known.name, known.forge, location, known.prefix)
+        return replace(known, location=location)
 
     def _refuse_another(self, known: Repository, forge: Forge) -> None:
         """Go on only where a forge shows this very repository.
@@ -84,7 +85,7 @@ class Moving:
         why = compared.finding.reason if compared.finding is not None else None
         if (
             compared.seen.mark is None
-        ):  # nothing was ever done there: what was read when it was registered has to do
+        ):  # nothing was ever done there: what was read at its registration has to do
             was = was or self._places.last_seen(known, forge.default_branch)
             why = why or ("nothing shows that it is the same repository" if was is None else None)
         if why is None and was is not None and not (main and forge.contains(main, was)):

@@ -47,6 +47,6 @@ def complaints(repository: RepositoryFacts, branch: BranchFacts) -> Iterator[Com
         yield Complaint(
             f"{name} asks for approvals ({branch.required_approvals}). The candidate is a new commit, which they are "
             "not for; with `dismiss stale approvals` it is never merged.",
-            "Switch that off there, or ask for approvals by `[approvals]` instead.",
+            "Switch that off there, and ask for approvals by `[forge] required_reviews` or `[approvals]` instead.",
             False,
         )

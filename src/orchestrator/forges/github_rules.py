@@ -56,6 +56,6 @@ def complaints(repository: RepositoryFacts, branch: BranchFacts) -> Iterator[Com
         yield Complaint(
             f"{name} asks for approvals ({branch.required_approvals}). The candidate is a new commit, which they are "
             "not for; with `dismiss stale approvals` it is never merged.",
-            f"Ask for approvals by `[approvals]` instead. Or: {_BYPASS}",
+            f"Ask for approvals by `[forge] required_reviews` or `[approvals]` instead. Or: {_BYPASS}",
             False,
         )

@@ -83,9 +83,8 @@ class Moving:
         compared = self._comparison.of(known.name, None, at=forge)
         main, was = compared.seen.main, compared.known.main
         why = compared.finding.reason if compared.finding is not None else None
-        if (
-            compared.seen.mark is None
-        ):  # nothing was ever done there: what was read at its registration has to do
+        # Where nothing was ever done, what was read at its registration has to do.
+        if compared.seen.mark is None:
             was = was or self._places.last_seen(known, forge.default_branch)
             why = why or ("nothing shows that it is the same repository" if was is None else None)
         if why is None and was is not None and not (main and forge.contains(main, was)):

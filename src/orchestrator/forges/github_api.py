@@ -11,7 +11,7 @@ from urllib.parse import quote
 from orchestrator.domain.ids import Sha
 from orchestrator.forges.forge import PullRequest
 from orchestrator.rest.api import MERGE_TIMEOUT_S, Answer, good, mapping, numbered, text
-from orchestrator.rest.github import PAGE, GitHubRest
+from orchestrator.rest.github import LARGE_PAGE, PAGE, GitHubRest
 from orchestrator.rules.trailers import one_line
 
 
@@ -136,7 +136,11 @@ class GitHubApi(GitHubRest):
     def _list(self, path: str, query: Mapping[str, object], base: str) -> list[PullRequest]:
         """What is on all pages, oldest first: what is added meanwhile comes last."""
         order = {"base": base, "sort": "created", "direction": "asc"}
-        shown = [self._shown(pull) for pull in self.rows(path, {**query, **order}) if _is_against(pull, base)]
+        shown = [
+            self._shown(pull)
+            for pull in self.rows(path, {**query, **order}, size=LARGE_PAGE)
+            if _is_against(pull, base)
+        ]
         found = {pull.number: pull for pull in shown}
         return [found[number] for number in sorted(found)]
 

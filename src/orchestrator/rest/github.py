@@ -19,7 +19,8 @@ from orchestrator.runtime.http import Http, HttpAnswer
 
 VERSION = "2022-11-28"  # of the API; the oldest that is kept
 PAGE = 100  # the most that the server gives at once
-PAGES = 100
+PAGES = 500
+LARGE_PAGE = 20  # of what has a body: so many of 65,536 characters, the most there are, still fit an answer
 KEPT = 64  # answers that are asked for again by their tag: one that has not changed counts towards no limit
 KEPT_SIZE = 256 * 1024  # bytes of one
 
@@ -81,16 +82,17 @@ class GitHubRest(RestApi):
         query: Mapping[str, object],
         *,
         within: str = "",
+        size: int = PAGE,
         ask: Callable[[str, Mapping[str, object]], Answer] | None = None,
     ) -> Iterator[Mapping[str, object]]:
-        """A list, over all its pages; ``within`` names where in an answer it is, ``ask`` is who gets a good one, if not
-        :meth:`asked`. The pages are counted by us: the addresses that the server gives may be some that only it can
-        reach.
+        """A list, over all its pages of a ``size``; ``within`` names where in an answer it is, ``ask`` is who gets a
+        good one, if not :meth:`asked`. The pages are counted by us: the addresses that the server gives may be some
+        that only it can reach.
 
         :raises AuthorityUnreachable: it cannot be asked for, or has no end.
         """
         for page in range(1, PAGES + 1):
-            answer = (ask or self.asked)(path, {**query, "per_page": PAGE, "page": page})
+            answer = (ask or self.asked)(path, {**query, "per_page": size, "page": page})
             found = mapping(answer.body).get(within) if within else answer.body
             if not isinstance(found, list):
                 raise AuthorityUnreachable(f"{self.server} answered no list for {path}.")

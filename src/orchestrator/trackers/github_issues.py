@@ -15,7 +15,7 @@ from urllib.parse import quote
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
 from orchestrator.rest.api import Answer, Moved, TokenRefused, good, mapping, text
-from orchestrator.rest.github import GitHubRest
+from orchestrator.rest.github import LARGE_PAGE, PAGE, GitHubRest
 from orchestrator.rest.github_limits import Limits, Silenced
 from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.runtime.http import Http
@@ -209,7 +209,7 @@ class Issues:
 
     def comments(self, of: int, since: str) -> list[IssueComment]:
         """What was written or edited there from a moment of GitHub's clock on, oldest first."""
-        rows = self._rows(f"/issues/{of}/comments", {"since": _seconds(since)})
+        rows = self._rows(f"/issues/{of}/comments", {"since": _seconds(since)}, size=LARGE_PAGE)
         return [read_comment(row) for row in rows]
 
     def labels(self) -> frozenset[str]:
@@ -281,7 +281,7 @@ class Issues:
     def _listed(self, query: Mapping[str, object]) -> list[Issue]:
         order = {"sort": "updated", "direction": "asc"}
         try:
-            rows = self._rows("/issues", {**query, **order}, background=True)
+            rows = self._rows("/issues", {**query, **order}, background=True, size=LARGE_PAGE)
             found = [read_issue(row) for row in islice(rows, CHANGES)]
         except TrackerAway:
             raise
@@ -291,13 +291,13 @@ class Issues:
         return list({issue.number: issue for issue in found}.values())
 
     def _rows(
-        self, path: str, query: Mapping[str, object], *, background: bool = False
+        self, path: str, query: Mapping[str, object], *, background: bool = False, size: int = PAGE
     ) -> Iterator[Mapping[str, object]]:
         def ask(path: str, query: Mapping[str, object]) -> Answer:
             told = self.call("GET", path, query=query, background=background)
             return good(told, f"{self.location}{path}")
 
-        return self._rest.rows(path, query, ask=ask)
+        return self._rest.rows(path, query, ask=ask, size=size)
 
 
 def _seconds(since: str) -> str:

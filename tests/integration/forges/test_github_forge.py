@@ -46,6 +46,16 @@ def landed_as_tested(house: RemoteHouse, candidate: Candidate) -> bool:
     return landed is not None and (landed.sha, landed.tree) == (house.main, candidate.tree)
 
 
+def test_strangers_pull_requests_as_large_as_they_may_be_hide_none_of_ours(
+    house: RemoteHouse, candidate: Candidate
+) -> None:
+    """A page of them is less than what is read at once."""
+    for n in range(25):
+        house.there.git("update-ref", f"refs/heads/b{n}", house.main)
+        house.there.open(f"Number {n}", "\u00e9" * 65_536, "mallory", "main", f"b{n}", house.main)
+    assert house.forge.pull_for(candidate, None).branch == BRANCH
+
+
 # -- by a push -----------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from orchestrator.domain.ids import RepoName
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
 from orchestrator.played.github import FakeGitHub, How
+from orchestrator.played.github.issue_bodies import BODY_LIMIT
 from orchestrator.played.github.issues import Issue
 from tests.fixtures_db import Store
 from tests.watched_issues import BOT, DANA, EVERY_S, MALLORY, SHOP, WatchedIssues
@@ -66,6 +67,17 @@ def test_all_pages_are_read(issues: WatchedIssues) -> None:
     more = [issues.board.file(f"More {n}", "orch", by=DANA) for n in range(120)]
     assert issues.run()["taken"] == 120
     assert all(issues.task_of(issue) for issue in (*made, *more))
+
+
+def test_issues_and_comments_as_large_as_they_may_be_keep_no_other_away(issues: WatchedIssues) -> None:
+    """A page of them is less than what is read at once."""
+    issue, task = issues.waits()
+    for n in range(25):
+        issues.board.file(f"Number {n}", "orch", body="\u00e9" * BODY_LIMIT, by=MALLORY)
+        issues.board.comment(issue, "\u00e9" * BODY_LIMIT, by=MALLORY)
+    issues.board.comment(issue, "orch approve", by=DANA)
+    assert issues.run()["taken"] == 25
+    assert issues.words(task) == [("approved", DANA)]
 
 
 @pytest.mark.parametrize("title", [" ", "\0\u202e", "x" * 1000])
@@ -485,6 +497,23 @@ def test_connecting_again_changes_nothing_and_what_is_elsewhere_is_refused(issue
     issues.store.raw("UPDATE tracker_projects SET tracker = 'plane'")
     with pytest.raises(RequestRefused, match="already"):
         issues.projects.connect(SHOP)
+
+
+def test_disconnected_nothing_more_is_taken_and_connected_again_all_that_is_marked(
+    issues: WatchedIssues,
+) -> None:
+    issue, task = issues.waits()
+    with issues.store.database.write() as tx:
+        tickets.leave(tx, SHOP)
+    later = issues.board.file("Later", "orch", by=DANA)
+    issues.board.comment(issue, "orch approve", by=DANA)
+    issues.hook()
+    issues.run()
+    assert issues.task_of(later) is None
+    assert issues.words(task) == [("approved", DANA)]  # what is under way is heard to its end
+    issues.projects.connect(SHOP)
+    assert issues.run()["taken"] == 1
+    assert issues.task(later)
 
 
 def test_under_another_name_its_tickets_are_the_same(issues: WatchedIssues) -> None:

@@ -17,10 +17,10 @@ from orchestrator.cli.forge_checks import forges
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.cli.tracker_checks import trackers
+from orchestrator.cli.tracker_labels import label_project, label_repositories
 from orchestrator.config import Secret, Secrets, Settings
 from orchestrator.config.values import web_address
 from orchestrator.db import tickets
-from orchestrator.db.tickets import TrackerProject
 from orchestrator.domain.errors import ConfigError, OutsideError
 from orchestrator.forges.hooks import Hooks, NotAllowed
 from orchestrator.forges.servers import servers, webhooks_of
@@ -31,9 +31,7 @@ from orchestrator.runtime.git import Git
 from orchestrator.runtime.http import SystemHttp
 from orchestrator.runtime.process import SystemProcesses
 from orchestrator.trackers import plane_trial
-from orchestrator.trackers.github_trial import add_labels
 from orchestrator.trackers.plane import NAME as PLANE
-from orchestrator.trackers.plane_open import PlaneProjects
 from orchestrator.trackers.plane_project import PlaneProject
 from orchestrator.web.views import record
 from orchestrator.wiring import open_readonly
@@ -157,7 +155,9 @@ def _of_forge(kind: str, names: Sequence[str], wait_s: float) -> Iterator[Findin
             change = partial(trial.push_a_branch, at.location, server, git, clock, entropy)
             yield _tried(settings, at.name, kind, change, wait_s)
     if kind == GITHUB:
-        yield from _issues_of(settings, [at.name for at in known])
+        names_there = [at.name for at in known]
+        yield from label_repositories(settings, names_there)
+        yield from trackers(settings, os.environ, only=names_there)
     if signing.made is not None:
         text = f"the service does not know the webhook's secret yet: it lies in {signing.made}"
         hint = f"Set {signing.variable}_FILE to that, restart the service, and call this again."
@@ -182,23 +182,6 @@ def _hooked(hooks: Hooks, about: str, address: str, signing: _Signing) -> Iterat
             yield Finding(Level.WARNING, about, text, "Remove them.")
 
 
-def _issues_of(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:
-    """The labels of those whose tickets are their issues, and what is wrong with these."""
-    with open_readonly(settings, os.environ) as app:
-        with app.database.read() as tx:
-            known = [at.repo for at in tickets.projects(tx, GITHUB) if at.repo in names]
-        for repo in known:
-            try:
-                made = add_labels(app.issues.opened(repo), settings.github_labels)
-            except OutsideError as error:
-                text = f"its labels could not be made: {error.message}"
-                yield Finding(Level.WARNING, repo, text, error.hint)
-            else:
-                if made:
-                    yield Finding(Level.OK, repo, f"made the labels {', '.join(made)}")
-    yield from trackers(settings, os.environ, only=known)
-
-
 def _of_plane(names: Sequence[str], wait_s: float) -> Iterator[Finding]:
     settings = settings_for_command()
     if not (settings.plane_url and settings.plane_token):
@@ -216,7 +199,7 @@ def _of_plane(names: Sequence[str], wait_s: float) -> Iterator[Finding]:
             )
             return
         for at in known:
-            yield from _labelled(settings, at, app.plane)
+            yield from label_project(settings, at, app.plane)
         yield from trackers(settings, os.environ, only=[at.repo for at in known])
         if not settings.plane_webhook_secret:
             text = "no webhook is taken from there; Plane has one made by a person alone"
@@ -235,23 +218,6 @@ def _filed(project: PlaneProject) -> str:
     word = SystemEntropy().token()
     plane_trial.file_and_remove(project, word)
     return word
-
-
-def _labelled(settings: Settings, at: TrackerProject, plane: PlaneProjects) -> Iterator[Finding]:
-    """The label that marks our tickets, where nothing there would mark any."""
-    name = min(settings.plane_labels, default="")
-    try:
-        project = plane.opened(at)
-        labels = project.labels()
-        marked = {*labels, *(label.lower() for label in labels.values())} & settings.plane_labels
-        if name and not marked and not settings.plane_take_states:
-            plane_trial.add_label(project, name)
-            project.forget()
-            yield Finding(Level.OK, at.repo, f"made the label {name}, which marks our tickets")
-    except OutsideError as error:
-        yield Finding(
-            Level.WARNING, at.repo, f"the label {name} could not be made: {error.message}", error.hint
-        )
 
 
 def _registered(settings: Settings, kind: str, below: str, names: Sequence[str]) -> list[_Known]:

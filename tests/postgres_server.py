@@ -250,11 +250,11 @@ def short_folder() -> Path:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
-    """A server for the length of the block."""
+def running_postgres(**settings: str) -> Iterator[PostgresServer]:
+    """A server for the length of the block; ``settings`` of it that are others than usual."""
     folder = short_folder()
     try:
-        server = start_postgres(folder)
+        server = start_postgres(folder, {**SETTINGS, **settings})
         try:
             yield server
         finally:

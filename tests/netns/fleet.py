@@ -2,13 +2,16 @@
 
 Several `orch serve` on hosts of their own share one PostgreSQL and one state folder; `orch worker` on further hosts
 have a state folder each, and share the database and the forge alone. A seed says what is done to which
-of them, one thing after the other, each when the last has had its effect or has been waited for. In the end all is
-mended, and every ticket has to be delivered, once.
+of them, one thing after the other, each when the last has had its effect or has been waited for. Now and then a newer
+version is released: the copy of this one with a step of the schema more. It is installed on one host; the others see
+that they have been overtaken, end, and are started as the newer one. In the end all is mended, and every ticket has to
+be delivered, once.
 """
 
 import argparse
 import json
 import random
+import shutil
 import threading
 import time
 from collections import Counter
@@ -21,6 +24,9 @@ from typing import Any
 
 import psycopg
 
+import orchestrator
+from orchestrator.db.migrate import newest
+from orchestrator.db.postgres import MAX_CONNECTIONS
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import OrchestratorError
 from orchestrator.domain.stage import Stage
@@ -50,6 +56,30 @@ SETTINGS = {
 WIRE = "connect_timeout=2&tcp_user_timeout=2000&keepalives_idle=1&keepalives_interval=1&keepalives_count=2"
 
 
+@dataclass(frozen=True)
+class Version:
+    """What is installed: the package at hand, or a later one made of it, with so many steps of the schema more."""
+
+    later: int = 0
+    place: Path | None = None
+
+    def next(self, folder: Path) -> "Version":
+        """The version after this one, made in a folder."""
+        version = Version(self.later + 1, folder / f"version-{self.later + 1}")
+        assert version.place is not None
+        package = version.place / "orchestrator"
+        shutil.copytree(
+            Path(orchestrator.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+        for step in range(1, version.later + 1):
+            for dialect in ("sqlite", "postgres"):
+                place = (
+                    package / "db" / "migrations" / dialect / f"{newest() + step:04}_of_a_later_version.sql"
+                )
+                place.write_text(f"CREATE TABLE later_{step} (one INTEGER PRIMARY KEY);\n", encoding="utf-8")
+        return version
+
+
 @dataclass
 class Fleet:
     """The whole of it."""
@@ -60,6 +90,7 @@ class Fleet:
     environ: dict[str, str]
     rng: random.Random
     done: Counter[str] = field(default_factory=Counter)
+    release: Version = field(default_factory=Version)
     _never: threading.Event = field(default_factory=threading.Event)
 
     # --- what is done to it -----------------------------------------------------------------------------------
@@ -67,7 +98,7 @@ class Fleet:
     def disturb(self) -> None:
         """One thing, by chance."""
         host = self.rng.choice(self.hosts)
-        what = self.rng.choice(("cut", "cut", "kill", "kill", "pause", "database"))
+        what = self.rng.choice(("cut", "cut", "kill", "kill", "pause", "database", "roll"))
         if host.cut:
             host.plug(cut=False)
             what = "heal"
@@ -75,8 +106,12 @@ class Fleet:
             host.pause(stop=False)
             what = "resume"
         elif host.service is None or host.service.poll() is not None:
-            host.start(self.environ)
+            self._start(host)
             what = "start"
+        elif what == "roll":
+            self.release = self.release.next(host.folder)
+            host.stop()
+            self._start(host)
         elif what == "cut":
             host.plug(cut=True)
         elif what == "kill" and host.home is not None and self.rng.random() < GONE:
@@ -104,7 +139,12 @@ class Fleet:
             if host.paused:
                 host.pause(stop=False)
             if host.service is None or host.service.poll() is not None:
-                host.start(self.environ)
+                self._start(host)
+
+    def _start(self, host: Host) -> None:
+        """Whoever keeps it up starts what is newest: an older one would be refused."""
+        host.version = self.release.place
+        host.start(self.environ)
 
     def rest(self, items: Sequence[str]) -> None:
         """Wait until every ticket is done, with a person who helps where one is called."""
@@ -170,6 +210,9 @@ class Fleet:
         found += [f"main lacks what was done for {item}" for item in lacks]
         starts = Counter((start["env"], start["token"]) for start in self.desk.journal("deploys"))
         found += [f"started {count} times: {start}" for start, count in starts.items() if count > 1]
+        schema = self.rows("SELECT number FROM schema_version")[0][0]
+        if schema != newest() + self.release.later:
+            found.append(f"the schema is {schema}, {self.release.later} versions after {newest()}")
         for host in self.hosts:
             log = host.folder / f"{host.name}.log"
             if log.exists() and "Traceback" in log.read_text(encoding="utf-8"):
@@ -190,7 +233,10 @@ def play(
     """One run; what was done in it, and what was found."""
     began = time.monotonic()
     with ExitStack() as stack:
-        server = stack.enter_context(running_postgres())
+        most = (
+            MAX_CONNECTIONS * 2 * (hosts + workers + 1)
+        )  # of each, and what is left of one that has just gone
+        server = stack.enter_context(running_postgres(max_connections=str(most)))
         url = server.new_database()
         name = url.removeprefix("postgresql://orch@/").partition("?")[0]
         desk = pipeline_at(folder, settings=dict(SETTINGS), staging=True, production=True, patience="20s")

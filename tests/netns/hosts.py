@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 HERE = Path(__file__).parent
 NETWORK = "10.77.0."
 DATABASE = f"{NETWORK}1"
+STOP_S = 30.0
 
 
 def ip(*words: str) -> None:
@@ -34,6 +35,7 @@ class Host:
     switch: str
     folder: Path
     home: Path | None = None  # of a worker: its own; None: an orchestrator, which shares one with the others
+    version: Path | None = None  # where the version lies that is installed on it; None: the one at hand
     service: "subprocess.Popen[bytes] | None" = None
     paused: bool = False
     cut: bool = False
@@ -41,6 +43,8 @@ class Host:
     def start(self, environ: Mapping[str, str]) -> None:
         """`orch serve` or `orch worker`, which takes the host's programs with it when it is killed."""
         env = dict(environ) if self.home is None else {**environ, "ORCH_HOME": str(self.home)}
+        if self.version is not None:
+            env["PYTHONPATH"] = str(self.version)
         service = "serve" if self.home is None else "worker"
         command = [
             "ip",
@@ -62,6 +66,15 @@ class Host:
                 stdout=log,
                 stderr=log,
             )
+
+    def stop(self) -> None:
+        """Ask the service to end, as whoever exchanges it does; its programs go with its container."""
+        for pid in self._programs()[:1]:
+            os.kill(pid, signal.SIGTERM)
+        if self.service is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.service.wait(STOP_S)
+        self.kill()
 
     def kill(self) -> None:
         """Pull its plug, if it is on."""

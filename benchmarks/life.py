@@ -1,10 +1,12 @@
 """``orch serve`` that says when its imports were behind it, by CLOCK_BOOTTIME; for ``./dev bench recovery``.
 
-The command imports what it needs when it is called: here everything is there before the clock is read. With a file
-named in ``BENCH_PROFILE`` where the main thread's time went is written there when the service has started.
+The command, and the libraries of the web, import what they need when they are called: here everything is there before
+the clock is read. With a file named in ``BENCH_PROFILE`` where the main thread's time went is written there when the
+service has started.
 """
 
 import cProfile
+import importlib
 import os
 import pstats
 import sys
@@ -12,6 +14,20 @@ import time
 
 from orchestrator.cli.entry import run
 from orchestrator.main import Service
+
+EVERYTHING = (
+    "_strptime",
+    "importlib.resources.readers",
+    "orchestrator.cli.http",
+    "orchestrator.cli.serve",
+    "orchestrator.db.postgres",
+    "orchestrator.db.postgres_signals",
+    "orchestrator.web.quiet_server",
+    "pydantic.v1",
+    "uvicorn.lifespan.off",
+    "uvicorn.loops.asyncio",
+    "uvicorn.protocols.http.h11_impl",
+)
 
 
 def _profiled(place: str) -> None:
@@ -29,5 +45,7 @@ def _profiled(place: str) -> None:
 if __name__ == "__main__":
     if "BENCH_PROFILE" in os.environ:
         _profiled(os.environ["BENCH_PROFILE"])
+    for name in EVERYTHING:
+        importlib.import_module(name)
     print(time.clock_gettime(time.CLOCK_BOOTTIME), flush=True)
     sys.exit(run(["serve"]))

@@ -67,7 +67,7 @@ class GitHubTickets:
             return Reading(issue.changed_at, (), settled=True, reopened=False)
         moves = [event for event in self._issues.events(number) if event.kind in STATE_EVENTS]
         comments = self._issues.comments(number, since)
-        letters = [*self._closings(external_id, moves, since), *self._comments(external_id, comments, since)]
+        letters = [*self._moves(external_id, moves, since), *self._comments(external_id, comments, since)]
         last = moves[-1] if moves else None
         return Reading(
             issue.changed_at,
@@ -93,15 +93,20 @@ class GitHubTickets:
             labels=tuple(label for label in issue.labels if not is_ours(label))[:LABELS],
         )
 
-    def _closings(self, external_id: str, moves: Sequence[IssueEvent], since: str) -> Iterator[Letter]:
+    def _moves(self, external_id: str, moves: Sequence[IssueEvent], since: str) -> Iterator[Letter]:
         for at, move in enumerate(moves):
             ours = self._is_ours(move.actor)
-            if move.kind != "closed" or move.at < since or (ours and not move.by_words):
+            if move.at < since or (ours and not move.by_words):
                 continue
             # What our own push has brought to main says so in the words of an agent.
-            action = "closed_by_words" if ours else "closed"
-            back = any(self._reopens(later) for later in moves[at + 1 :])
-            payload = self._payload(external_id, action, move.actor, move.at, taken_back=back)
+            action = "closed_by_words" if ours else move.kind
+            said = {
+                "taken_back": any(self._reopens(later) for later in moves[at + 1 :]),
+                # As the inbox compares moves with each other, in whatever order they are read.
+                "activity": {"field": "state", "new_value": action, "actor": {"id": move.actor.id}},
+                "data": {"updated_at": move.at},
+            }
+            payload = self._payload(external_id, action, move.actor, move.at, **said)
             yield Letter("issues", f"event-{move.id}", move.at, payload)
 
     def _comments(self, external_id: str, comments: Sequence[IssueComment], since: str) -> Iterator[Letter]:

@@ -5,7 +5,7 @@ person has closed, or that is gone, asks for a cancel. A comment that was edited
 GitHub others than its author may have done that.
 """
 
-from orchestrator.db import mail, tasks
+from orchestrator.db import inbox, mail, tasks
 from orchestrator.db.database import Tx
 from orchestrator.db.inbox import Delivery
 from orchestrator.domain.task import Task
@@ -54,7 +54,8 @@ class GitHubIssues:
         if action not in BY_WHOM:
             return NOTHING
         word = Word(CANCEL, _person(payload), said_at, BY_WHOM[action])
-        if fields.at(payload, "taken_back") is True:
+        later = inbox.moves_since(tx, delivery, said_at) if said_at else []
+        if fields.at(payload, "taken_back") is True or any(move.value == "reopened" for move in later):
             return words.refuse(tx, delivery, task, word, "the issue has been opened again since")
         return self._take(tx, delivery, task, word)
 

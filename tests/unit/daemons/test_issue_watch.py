@@ -250,6 +250,18 @@ def test_closed_and_opened_again_before_it_was_read_asks_for_nothing(issues: Wat
     assert "has been opened again since" in issues.answers()[0]
 
 
+def test_opened_again_before_the_closing_was_dealt_with_it_asks_for_nothing(issues: WatchedIssues) -> None:
+    """As while somebody owns the task."""
+    issue, task = issues.waits()
+    issues.board.close(issue, by=DANA)
+    issues.store.clock.advance(EVERY_S)
+    assert issues.watch.run_once()["heard"] == 1
+    issues.board.reopen(issue, by=DANA)
+    issues.run()
+    assert issues.words(task) == []
+    assert "has been opened again since" in issues.answers()[0]
+
+
 def test_closed_by_us_asks_for_nothing(issues: WatchedIssues) -> None:
     issue, task = issues.waits()
     issues.board.close(issue, by=BOT)

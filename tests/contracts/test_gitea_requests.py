@@ -40,6 +40,8 @@ def test_from_the_branch_to_the_merge(house: RemoteHouse) -> None:
     api = house.forge._api  # type: ignore[attr-defined]
     api.branch("main")
     house.there.rights["orchbot"] = "admin"
+    house.there.protections["main"] = {"required_approvals": 1, "dismiss_stale_approvals": True}
+    assert api.branch("main").dismisses
     for _ in range(2):
         Hooks(api, GITEA).settle("https://orch.example.org/webhooks/gitea", Secret("s"))
     assert len(Hooks(api, GITEA).remove("https://orch.example.org/webhooks/gitea")) == 1

@@ -49,6 +49,9 @@ class BranchFacts:
     protected: bool
     required_approvals: int
     may_merge: bool
+    dismisses: bool | None = (
+        None  # approvals of an older head; None: the server shows it to administrators alone
+    )
 
 
 class GiteaApi(RestApi):
@@ -90,11 +93,22 @@ class GiteaApi(RestApi):
         """
         told = mapping(self.asked(f"/branches/{quote(name, safe='')}").body)
         approvals = told.get("required_approvals")
+        required = approvals if isinstance(approvals, int) else 0
         return BranchFacts(
             protected=told.get("protected") is True,
-            required_approvals=approvals if isinstance(approvals, int) else 0,
+            required_approvals=required,
             may_merge=told.get("user_can_merge") is not False,
+            dismisses=self._dismisses(text(told, "effective_branch_protection_name")) if required else None,
         )
+
+    def _dismisses(self, rule: str) -> bool | None:
+        answer = self.call("GET", f"/branch_protections/{quote(rule, safe='')}")
+        told = (
+            answer.body.get("dismiss_stale_approvals")
+            if answer.ok and isinstance(answer.body, dict)
+            else None
+        )
+        return told if isinstance(told, bool) else None
 
     def pull(self, number: int, base: str) -> PullRequest | None:
         """One pull request against ``base``, None where there is none: a person may have pointed it elsewhere. Asking

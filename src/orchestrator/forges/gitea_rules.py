@@ -44,9 +44,12 @@ def complaints(repository: RepositoryFacts, branch: BranchFacts) -> Iterator[Com
             False,
         )
     if branch.required_approvals > 0:
+        asks = f"{name} asks for approvals ({branch.required_approvals})"
         yield Complaint(
-            f"{name} asks for approvals ({branch.required_approvals}). The candidate is a new commit, which they are "
-            "not for; with `dismiss stale approvals` it is never merged.",
+            f"{asks} and dismisses stale ones. The candidate is a new commit: it is never merged."
+            if branch.dismisses
+            else f"{asks}. The candidate is a new commit, which they are not for; with `dismiss stale approvals` it is "
+            "never merged.",
             "Switch that off there, and ask for approvals by `[forge] required_reviews` or `[approvals]` instead.",
-            False,
+            branch.dismisses is True,
         )

@@ -88,6 +88,11 @@ def test_doctor_tells_of_settings_at_the_server(
     said = here("doctor", cwd=hand.folder).out
     assert "main asks for approvals (1)" in said
     assert "not protected" not in said
+    there.protections["main"]["dismiss_stale_approvals"] = True
+    assert here("doctor", cwd=hand.folder).code == 0  # shown to administrators alone
+    there.rights["orchbot"] = "admin"
+    said = here("doctor", cwd=hand.folder)
+    assert (said.code, "dismisses stale ones" in said.out) == (1, True)
     there.archived = True
     said = here("doctor", cwd=hand.folder)
     assert said.code == 1

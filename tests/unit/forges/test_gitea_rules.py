@@ -26,8 +26,11 @@ def test_nothing_is_wrong_with_what_the_guide_describes() -> None:
         (replace(GOOD, administered=True), MAIN, "administrator", False),
         (GOOD, replace(MAIN, protected=False), "main is not protected", False),
         (GOOD, replace(MAIN, required_approvals=2), "asks for approvals (2)", False),
+        (GOOD, replace(MAIN, required_approvals=2, dismisses=False), "asks for approvals (2)", False),
+        (GOOD, replace(MAIN, required_approvals=2, dismisses=True), "dismisses stale ones", True),
     ],
-    ids=["archived", "no rights", "no way", "only merges", "no merge", "administrator", "open", "approvals"],
+    ids=["archived", "no rights", "no way", "only merges", "no merge", "administrator", "open", "approvals"]
+    + ["approvals that stay", "approvals that go"],
 )
 def test_each_thing_is_told(
     repository: RepositoryFacts, branch: BranchFacts, said: str, prevents: bool

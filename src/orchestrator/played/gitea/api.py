@@ -391,7 +391,17 @@ def _landed(hub: Hub, asked: Request, repo: Repository, pull: Pull, style: Style
     return Answer(200)
 
 
-ADMINISTRATION = (edit_repository, drop_repository, protect, protections)
+@route("GET", "/repos/<owner>/<repo>/branch_protections/<name>")
+def one_protection(hub: Hub, asked: Request, repo: Repository, name: str) -> Answer:
+    rule = repo.protections.get(name)
+    return (
+        Answer(404, bodies.not_found(asked.base))
+        if rule is None
+        else Answer(200, bodies.protection(name, rule))
+    )
+
+
+ADMINISTRATION = (edit_repository, drop_repository, protect, protections, one_protection)
 
 
 # -- webhooks --------------------------------------------------------------------------------------------------------

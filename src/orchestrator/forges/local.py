@@ -166,7 +166,7 @@ class LocalForge:
     def pull_requests(self, branch: str) -> Sequence[PullRequest]:
         """All pull requests whose head is ``branch``, oldest first."""
         self._reachable()
-        return [self._shown(record) for record in self._pulls.all() if record.branch == branch]
+        return [self._shown(record) for record in self._pulls.of_branch(branch)]
 
     def open_pr(self, branch: str, title: str, body: str) -> PullRequest:
         """Open a pull request against the default branch; a branch has at most one that is open.

@@ -49,14 +49,21 @@ class LocalPulls:
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder
         self._clock = clock
+        self._branches: dict[int, str] = {}  # of each record that was read; that never changes
 
-    def all(self) -> Sequence[PullRecord]:
-        """Every record, oldest first.
+    def of_branch(self, branch: str) -> Sequence[PullRecord]:
+        """A branch's records, oldest first. Those of other branches are read once, however many they are.
 
         :raises AuthorityUnreachable: one cannot be read.
         """
-        numbers = sorted(int(path.stem) for path in self.folder.glob("*.json") if path.stem.isdecimal())
-        return [self.get(number) for number in numbers]
+        numbers = self._numbers()
+        for number in numbers:
+            if number not in self._branches:
+                self._branches[number] = self.get(number).branch
+        return [self.get(number) for number in numbers if self._branches[number] == branch]
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in self.folder.glob("*.json") if path.stem.isdecimal())
 
     def get(self, number: int) -> PullRecord:
         """One record.
@@ -84,14 +91,11 @@ class LocalPulls:
         with locked(self.folder / ".lock", self._clock, wait_s=LOCK_WAIT_S) as handle:
             if handle is None:
                 raise AuthorityUnreachable(f"{self.folder} stays locked by another process of ours.")
-            records = self.all()
             # Merged ones are not asked for here: a branch that is delivered is not opened again.
-            existing = next(
-                (record for record in records if record.branch == branch and not record.closed), None
-            )
+            existing = next((record for record in self.of_branch(branch) if not record.closed), None)
             if existing is not None:
                 return existing
-            number = 1 + max((record.number for record in records), default=0)
+            number = 1 + max(self._numbers(), default=0)
             while True:
                 record = PullRecord(
                     number,
@@ -127,8 +131,8 @@ class LocalPulls:
     def saw_head(self, branch: str, head: Sha) -> None:
         """Remember the branch's tip, for the day the branch is gone."""
         with suppress(FileNotFoundError):
-            for record in self.all():
-                if record.branch == branch and not record.closed and record.head_sha != head:
+            for record in self.of_branch(branch):
+                if not record.closed and record.head_sha != head:
                     replace_durably(self._path(record.number), _encoded(replace(record, head_sha=head)))
 
     def url(self, number: int) -> str:

@@ -249,6 +249,18 @@ def test_a_forge_that_goes_away_while_a_pull_request_is_opened_does_not_come_bac
     assert not (house.root / "gone.git").exists()
 
 
+def test_what_was_read_of_other_branches_is_not_read_again(house: House) -> None:
+    """With thousands that are merged, a look at one of them costs no more than with one."""
+    pulls = LocalPulls(house.forge.path / "orch" / "pulls", SystemClock())
+    for branch in ("other", BRANCH):
+        pulls.open(branch, "t", "b", base=house.main, head=house.main)
+    assert len(pulls.of_branch(BRANCH)) == 1
+    (pulls.folder / "1.json").write_text("nonsense")
+    assert [record.number for record in pulls.of_branch(BRANCH)] == [2]
+    with pytest.raises(AuthorityUnreachable, match=r"pull request 1 cannot be read"):
+        pulls.of_branch("other")
+
+
 def test_a_damaged_forge_is_unreachable(house: House, candidate: Candidate) -> None:
     (house.forge.path / "HEAD").write_text("nonsense")
     with pytest.raises(AuthorityUnreachable):

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,7 +39,7 @@ from tests.postgres_server import PostgresServer, crash_postgres, running_postgr
 from tests.waiting import wait_until
 
 IMPATIENCE_S = 4.0  # for an effect of a disturbance before the next one comes
-REST_S = 600.0
+STUCK_S = 300.0  # without another ticket that is done
 GONE = 0.3  # of the workers that are killed: they do not come back
 SETTINGS = {
     "ORCH_HEARTBEAT_INTERVAL_S": "0.5",
@@ -149,16 +150,21 @@ class Fleet:
     def rest(self, items: Sequence[str]) -> None:
         """Wait until every ticket is done, with a person who helps where one is called."""
 
-        def all_done() -> bool:
+        def undone() -> int:
             self.mend()  # a service that could not start, because the database was away
             tasks = [self.desk.task(item) for item in items]
             for task in tasks:
                 if task.hold is Hold.ESCALATED:
                     self._help(task)
-            return all(task.stage is Stage.DONE for task in tasks) and not self.rows(OPEN)
+            return sum(task.stage is not Stage.DONE for task in tasks)
+
+        def fewer(before: int) -> bool:
+            return undone() < before
 
         try:
-            wait_until(all_done, deadline=REST_S, every=0.5)
+            while before := undone():
+                wait_until(partial(fewer, before), deadline=STUCK_S, every=0.5)
+            wait_until(lambda: not (undone() or self.rows(OPEN)), deadline=STUCK_S, every=0.5)
         except AssertionError as error:
             told = "\n".join(f"{self.desk.why(item)}\n{self.desk.told(item)}" for item in items)
             raise AssertionError(f"{error}\n{told}") from None

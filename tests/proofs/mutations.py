@@ -403,9 +403,7 @@ def _lending() -> bool:
 def _two_starts_at_a_time(patch: MonkeyPatch) -> None:
     def text(name: str) -> str:
         said = statement(name)
-        return (
-            said.replace("LIMIT 1", "AND 0 LIMIT 1") if name == "effects.unsettled_in_environment" else said
-        )
+        return said.replace("LIMIT 1", "LIMIT 0") if name == "effects.unsettled_in_environment" else said
 
     patch.setattr(sqlite, "statement", text)
 

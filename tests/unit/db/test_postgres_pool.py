@@ -53,7 +53,7 @@ def test_nobody_waits_while_one_is_at_hand(pool: Callable[..., Connections]) -> 
 
 
 def test_there_are_no_more_than_configured(pool: Callable[..., Connections]) -> None:
-    connections = pool(most=1, wait_s=0.01)
+    connections = pool(most=1, wait_s=2.0)  # enough for the first one to be made
     only = connections.take()
     with pytest.raises(PoolTimeout):
         connections.take()

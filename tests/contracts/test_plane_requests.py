@@ -20,7 +20,7 @@ from orchestrator.trackers.local import LocalTracker
 from orchestrator.trackers.plane import PlaneTracker, ShownAs
 from orchestrator.trackers.plane_open import PlaneAccess, PlaneProjects
 from orchestrator.trackers.plane_source import Marks
-from orchestrator.webhooks.plane import ASKED
+from orchestrator.webhooks.asking import ASKED
 from tests.contracts.plane_client import CONTRACTS, conforms
 from tests.fixtures_db import REPO, Store
 from tests.fixtures_webhooks import letters_over

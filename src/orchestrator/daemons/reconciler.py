@@ -78,7 +78,7 @@ class Reconciler:
     def run_once(self) -> dict[str, int]:
         """One pass over open tasks, waiting signals and unsettled effects."""
         with self._database.read() as tx:
-            urgent = set(mail.tasks_with_signals(tx)) | {e.task_id for e in effects.all_unsettled(tx)}
+            urgent = {*mail.tasks_with_signals(tx), *effects.tasks_unsettled(tx)}
             urgent |= set(tasks.at_lost_homes(tx))
         now = _Pass(self._ownership.owners(), frozenset(urgent), {})
         due: list[TaskId] = []

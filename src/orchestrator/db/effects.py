@@ -113,7 +113,7 @@ def unsettled(tx: Tx, task_id: TaskId) -> list[Intent]:
 
 
 def all_unsettled(tx: Tx) -> list[Intent]:
-    """Unsettled effects of all tasks, for people and for the reconciler."""
+    """Unsettled effects of all tasks, for people: the first thousand, by task."""
     return [intent_of(row) for row in tx.all("effects.all_unsettled")]
 
 

@@ -220,7 +220,10 @@ def test_cancel_twice_is_answered_twice(pipeline: Build) -> None:
     line = pipeline("[approvals]\nanalysis = true\n").start()
     item = line.add()
     line.held(item, Hold.PERSON)
+    line.stop()
+    line.open()  # neither is read before both are stored
     one, two = (line.app.operations.cancel(item, person=person) for person in ("Ann", "Bob"))
+    line.start()
     line.stage(item, Stage.CANCELLED)
     assert line.outcome(one) == "applied"
     assert line.outcome(two)

@@ -53,7 +53,8 @@ def why_skipped(task: Task, around: Around) -> Skip | None:
     # What is broken after its merge may be closed by what was done since.
     if task.hold is Hold.ESCALATED and task.stage is not Stage.DEPLOY:
         return Skip.ESCALATED
-    if around.has_job:
+    # A job of a task that is held by what the forge shows does not begin: only a look can tell that it may.
+    if around.has_job and task.hold_cause is None:
         return Skip.JOB
     if around.depends:
         return Skip.DEPENDENCIES

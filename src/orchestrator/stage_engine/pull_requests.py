@@ -59,8 +59,7 @@ class PullRequests:
         state = self.state(at)
         if state not in ("closed", "gone"):
             return None
-        was = "was closed by hand: reopen it" if state == "closed" else "is gone: bring it back"
-        return f"its pull request {at.task.pr_number} {was} and the task goes on, or cancel the task"
+        return f"its pull request {at.task.pr_number} {_what_to_do(at, state)} and the task goes on, or cancel the task"
 
     def hold(self, at: Situation, why: str, *, also: Callable[[Tx], None] | None = None) -> Outcome:
         """Call a person and wait, without the slots; ``also`` adds statements to the commit."""
@@ -83,6 +82,17 @@ class PullRequests:
 def held_for_it(task: Task) -> bool:
     """Whether the task is held because of its pull request."""
     return task.hold_cause is HoldCause.PULL_REQUEST
+
+
+def _what_to_do(at: Situation, state: str) -> str:
+    if state == "gone":
+        return "is gone: bring it back"
+    branch = str(at.task.branch)
+    if at.place.forge.tip(branch) is None:  # which has closed it; a server reopens none without its branch
+        return (
+            f"was closed with its branch {branch}, which is gone: restore the branch, reopen the pull request"
+        )
+    return "was closed by hand: reopen it"
 
 
 def _matters(at: Situation, step: Step | None) -> bool:

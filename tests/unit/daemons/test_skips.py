@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.daemons.skips import Around, Skip, why_skipped
 from orchestrator.domain.stage import Stage
-from orchestrator.domain.task import Hold, Task
+from orchestrator.domain.task import Hold, HoldCause, Task
 from orchestrator.runtime.process import Liveness
 from tests.fixtures_db import Store
 
@@ -69,6 +69,12 @@ def test_a_persons_word_or_an_unsettled_effect_is_looked_at_whatever_holds(task:
 @pytest.mark.parametrize("hold", [Hold.SLOT, Hold.FROZEN, Hold.BLOCKED])
 def test_what_may_have_changed_is_looked_at(task: Task, hold: Hold) -> None:
     assert why_skipped(replace(task, hold=hold), FREE) is None
+
+
+def test_what_the_forge_holds_is_looked_at_though_a_job_waits(task: Task) -> None:
+    """The job does not begin before somebody has seen that the pull request is open again."""
+    held = replace(task, hold=Hold.BLOCKED, hold_cause=HoldCause.PULL_REQUEST)
+    assert why_skipped(held, replace(FREE, has_job=True)) is None
 
 
 def test_what_is_broken_after_its_merge_may_be_closed_by_what_was_done_since(task: Task) -> None:

@@ -6,6 +6,8 @@ import re
 import socket
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -49,9 +51,8 @@ class Served(ABC):
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.hub = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
+        self.is_away = False
+        self._listen("127.0.0.1", 0)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -59,6 +60,28 @@ class Served(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.journal.let_go()
+        self._shut()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """For so long the server is down: connections are refused, and those that are open are cut."""
+        host, port = self._http.server_address[:2]
+        self.is_away = True
+        self._shut()
+        with closing(socket.socket()) as kept:  # so that nobody else gets its port
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind((host, port))
+            yield
+            self.is_away = False
+            self._listen(str(host), int(port))
+            self._thread.start()
+
+    def _listen(self, host: str, port: int) -> None:
+        self._http = _Server((host, port), _Handler)
+        self._http.hub = self
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def _shut(self) -> None:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -123,6 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         hub, parts = self.server.hub, urlsplit(self.path)
+        if hub.is_away:
+            self._cut()
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = Asked(self.command, parts.path, parts.query, headers, self._body(headers))
         fault = hub.journal.fault_of(self.command, parts.path)

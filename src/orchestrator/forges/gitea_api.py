@@ -9,15 +9,30 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import quote
 
+import structlog
+
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha
 from orchestrator.forges.forge import PullRequest
-from orchestrator.rest.api import MERGE_TIMEOUT_S, Answer, RestApi, good, mapping, numbered, text
+from orchestrator.rest.api import (
+    MERGE_TIMEOUT_S,
+    Answer,
+    RestApi,
+    TooMuch,
+    good,
+    mapping,
+    numbered,
+    text,
+)
 from orchestrator.rules.trailers import one_line
 from orchestrator.runtime.http import Http
 
+log = structlog.get_logger(__name__)
+
 PAGE = 50  # the most that the server gives at once; more is cut without a word
+SIZES = (PAGE, 10)  # of pages, the next where one does not fit an answer; in the end each by itself
+TOO_LARGE = 20  # so many are passed over in one list, and no more
 PAGES = 200
 LIST_TRIES = 3
 CLOSED_PAGES = 4  # of the closed ones, last changed first: of the older ones nobody asks any more
@@ -173,14 +188,34 @@ class GiteaApi(RestApi):
         self, path: str, query: Mapping[str, object], *, most: int = PAGES
     ) -> list[Mapping[str, object]]:
         """What is on all pages, or on the first ``most``. Where the list changes in between, pages overlap or leave
-        something out: it is read anew.
+        something out: it is read anew. Where a page is too large, so many texts of strangers are on it, less is asked
+        for at once; what is too large by itself is none of ours and is passed over.
 
         :raises AuthorityUnreachable: it cannot be read, or has no end.
         """
+        for size in SIZES:
+            try:
+                return self._listed(path, query, size, most * PAGE // size)
+            except TooMuch as error:
+                log.warning("a page is too large to be read", path=path, size=size, reason=error.message)
+        return self._listed(path, query, 1, most * PAGE)
+
+    # -- private steps -----------------------------------------------------------------------------------------
+
+    def _listed(
+        self, path: str, query: Mapping[str, object], size: int, most: int
+    ) -> list[Mapping[str, object]]:
         for _ in range(LIST_TRIES):
-            found, totals = list[Mapping[str, object]](), set[int | None]()
+            found, totals, too_large = list[Mapping[str, object]](), set[int | None](), 0
             for page in range(1, most + 1):
-                answer = self.asked(path, {**query, "limit": PAGE, "page": page})
+                try:
+                    answer = self.asked(path, {**query, "limit": size, "page": page})
+                except TooMuch as error:
+                    too_large += 1
+                    if size > 1 or too_large > TOO_LARGE:
+                        raise
+                    log.warning("passed over: too large", path=path, page=page, reason=error.message)
+                    continue
                 if not isinstance(answer.body, list):
                     raise AuthorityUnreachable(f"{self.server} answered no list for {path}.")
                 found += map(mapping, answer.body)
@@ -189,15 +224,13 @@ class GiteaApi(RestApi):
                 if not answer.body or (answer.total is not None and len(found) >= answer.total):
                     break
             else:
-                if most == PAGES:
+                if most * size >= PAGES * PAGE:
                     raise AuthorityUnreachable(
                         f"{self.full_name}: there are too many pages to read at {path}."
                     )
             if len(totals) == 1:
                 return found
         raise AuthorityUnreachable(f"{self.full_name}: {path} changes faster than it can be read.")
-
-    # -- private steps -----------------------------------------------------------------------------------------
 
     def _knows_fast_forward(self) -> bool:
         told = mapping(good(self.ask("GET", "/version"), self.server).body)

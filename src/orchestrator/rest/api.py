@@ -18,7 +18,7 @@ from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError
 from orchestrator.domain.ids import Sha
 from orchestrator.rules.trailers import one_line, whole_number
-from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed
+from orchestrator.runtime.http import AnswerTooLarge, Http, HttpAnswer, HttpFailed
 
 TIMEOUT_S = 20.0
 MERGE_TIMEOUT_S = 60.0  # the server merges while we wait
@@ -42,6 +42,10 @@ class Moved(AuthorityUnreachable):
 
 class TokenRefused(AuthorityUnreachable):
     """The server does not know our token."""
+
+
+class TooMuch(AuthorityUnreachable):
+    """The answer is larger than may be read: less of it has to be asked for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +159,15 @@ class RestApi(ABC):
     ) -> HttpAnswer:
         """Send it.
 
+        :raises TooMuch: the answer is too large.
         :raises AuthorityUnreachable: no answer came.
         """
         try:
             return self._http.request(
                 method, url, headers=headers, body=body, timeout_s=timeout_s, limit=ANSWER_LIMIT
             )
+        except AnswerTooLarge as error:
+            raise TooMuch(error.message) from error
         except HttpFailed as error:
             raise AuthorityUnreachable(error.message, hint=error.hint) from error
 

@@ -28,6 +28,10 @@ class HttpFailed(OutsideError):
     """No usable answer came: refused, cut off, too slow or too large."""
 
 
+class AnswerTooLarge(HttpFailed):
+    """More bytes came than may be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
     """Status, headers by lower-case name, and the body as it came (never unpacked)."""
@@ -154,7 +158,7 @@ def _read(answer: "httpx.Response", limit: int, url: str) -> bytes:
     for part in answer.iter_raw():
         size += len(part)
         if size > limit:
-            raise HttpFailed(f"{_shown(url)} answered with more than {limit} bytes.")
+            raise AnswerTooLarge(f"{_shown(url)} answered with more than {limit} bytes.")
         parts.append(part)
     return b"".join(parts)
 

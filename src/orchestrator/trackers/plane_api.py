@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
+import structlog
+
 from orchestrator.config.secret import Secret
 from orchestrator.domain.errors import OutsideError
 from orchestrator.rules.trailers import one_line, whole_number
 from orchestrator.runtime import clock
 from orchestrator.runtime.clock import Clock
-from orchestrator.runtime.http import Http, HttpAnswer, HttpFailed, clock_ahead_s
+from orchestrator.runtime.http import AnswerTooLarge, Http, HttpAnswer, HttpFailed, clock_ahead_s
 from orchestrator.trackers.pace import Pace
 from orchestrator.trackers.tracker import TrackerAway
+
+log = structlog.get_logger(__name__)
 
 TIMEOUT_S = 10.0
 ANSWER_LIMIT = 16 * 1024 * 1024  # bytes; a page of work items with long descriptions
@@ -31,6 +35,10 @@ MESSAGE_LIMIT = 300  # characters of a server's words that are repeated
 REVOKED_S = 300.0  # how long a refused key is not tried again
 _NO_ANSWER_OF_ITS_OWN = frozenset({502, 503, 504})  # of a proxy before it
 _REFUSED = frozenset({401, 403})
+
+
+class TooMuch(OutsideError):
+    """The answer is larger than may be read: less of it has to be asked for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,7 @@ class PlaneServer:
         """One request below ``/api/v1``; ``path`` ends with a slash, without which a body would be lost.
 
         :raises TrackerAway: it is too early, no answer came, or the key is not known any more.
+        :raises TooMuch: the answer is too large.
         """
         told = self._call(method, path, body, query=query, background=background)
         if told.status in _REFUSED and self._call("GET", "/users/me/").status in _REFUSED:
@@ -114,21 +123,31 @@ class PlaneServer:
     def pages(
         self, path: str, query: Mapping[str, object], *, background: bool = False
     ) -> Iterator[list[Mapping[str, object]]]:
-        """A list, page by page.
+        """A list, page by page. Where a page is too large, so much has been written in it, less is asked for at once;
+        what is too large by itself is passed over.
 
         :raises TrackerAway: it cannot be asked.
         :raises OutsideError: it refuses, or answered no list.
         """
-        asked = {"per_page": PAGE, **query}
-        for _ in range(PAGES):
-            told = mapping(good(self.call("GET", path, query=asked, background=background), path).body)
+        size, seen, left, cursor = PAGE, 0, PAGE * PAGES, ""
+        while left > 0:
+            left -= size
+            asked = {"per_page": size, **query, **({"cursor": cursor} if cursor else {})}
+            try:
+                told = mapping(good(self.call("GET", path, query=asked, background=background), path).body)
+            except TooMuch as error:
+                log.warning("a page is too large to be read", path=path, size=size, reason=error.message)
+                seen, size = (seen, size // 10) if size > 1 else (seen + 1, 1)
+                cursor = f"{size}:{seen // size}:0"  # its size, and the number of pages before it
+                continue
             rows = told.get("results")
             if not isinstance(rows, list):
                 raise OutsideError(f"Plane answered no list for {path}.")
             yield [mapping(row) for row in rows]
+            seen += len(rows)
             if told.get("next_page_results") is not True:  # there always is a next cursor
                 return
-            asked = {**asked, "cursor": text(told, "next_cursor")}
+            cursor = text(told, "next_cursor")
         raise OutsideError(f"Plane has more for {path} than is read.")
 
     def _call(
@@ -153,6 +172,8 @@ class PlaneServer:
             told = self._http.request(
                 method, url, headers=headers, body=sent, timeout_s=TIMEOUT_S, limit=ANSWER_LIMIT
             )
+        except AnswerTooLarge as error:
+            raise TooMuch(error.message) from error
         except HttpFailed as error:
             raise TrackerAway(error.message, after_s=self._pace.failed(), hint=error.hint) from error
         return self._read(told)

@@ -14,6 +14,7 @@ from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
 from orchestrator.forges.gitea_api import released
 from orchestrator.played.gitea import FakeGitea, How
+from orchestrator.rest.api import ANSWER_LIMIT
 from orchestrator.runtime.git import Git
 from tests.fixtures_git import BRANCH, as_it_is, person_at
 from tests.fixtures_git_server import RemoteHouse, SteppingClock
@@ -323,6 +324,18 @@ def test_extra_pull_requests_are_shown_and_those_of_forks_are_not(house: RemoteH
     assert [pull.number for pull in house.forge.pull_requests(BRANCH)] == [1, 2]
     house.forge.close_pr(2)
     assert [pull.state for pull in house.forge.pull_requests(BRANCH)] == ["open", "closed"]
+
+
+def test_long_texts_of_strangers_keep_no_pull_request_away(
+    house: RemoteHouse, server: FakeGitea, head: Sha
+) -> None:
+    """A page of them would be larger than what is read of an answer, and one is by itself."""
+    for number, size in enumerate([1_000_000] * 12 + [ANSWER_LIMIT]):
+        house.there.open("t", "x" * size, "mallory", "main", f"theirs-{number}", head)
+    ours = house.forge.open_pr(BRANCH, "t", "b")
+    assert [pull.number for pull in house.forge.pull_requests(BRANCH)] == [ours.number]
+    asked = [call.query["limit"] for call in server.calls("GET", r"/pulls$")]
+    assert list(dict.fromkeys(asked)) == ["50", "10", "1"]
 
 
 def test_a_tickets_words_close_no_ticket_there(house: RemoteHouse, server: FakeGitea) -> None:

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.domain.errors import OutsideError
 from orchestrator.played.plane import FakePlane, How
 from orchestrator.played.plane.server import KEY
+from orchestrator.trackers.plane_api import ANSWER_LIMIT
 from orchestrator.trackers.source import ProjectGone
 from orchestrator.trackers.tracker import TrackerAway
 from tests.clock import FakeClock
@@ -30,6 +31,22 @@ def test_many_changes_come_in_pages_each_once(plane: PlaneHouse) -> None:
     found = [item.id for item in plane.ours.changed(None)]
     assert (len(found), set(found)) == (230, made)
     assert len(plane.server.calls("GET", "/work-items/$")) == 4  # one finds out what they are called
+
+
+def test_long_texts_are_read_in_small_pages_and_what_is_too_large_keeps_no_other_away(
+    plane: PlaneHouse,
+) -> None:
+    """A page would be larger than what is read of an answer, and one ticket is by itself."""
+    made = {
+        plane.server.ticket(plane.project, f"Ticket {n}", html=f"<p>{'x' * 900_000}</p>").id
+        for n in range(32)
+    }
+    larger = plane.server.ticket(plane.project, "Larger", html=f"<p>{'x' * ANSWER_LIMIT}</p>").id
+    plane.server.ticket(plane.project, "Newest")
+    found = [item.id for item in plane.ours.changed(None)]
+    assert len(found) == len(set(found)) == len(made) + 1
+    assert made < set(found)
+    assert larger not in found
 
 
 def test_moves_and_comments_since_a_moment_newest_first(plane: PlaneHouse) -> None:

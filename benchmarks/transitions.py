@@ -24,7 +24,6 @@ from benchmarks.servers import serving
 SIZES = (1_000, 100_000, 1_000_000)
 SHORT_SIZES = (100, 1_000)
 SHORT_ROUNDS, SHORT_SECONDS = 2, 0.05
-TOGETHER_S = 0.2  # of a slice in which several processes claim: they have to meet
 REFERENCE = "reference "  # the smallest database, measured beside a larger one in the same rounds
 RATIOS = {  # measure: what is measured, and against what
     "one actor": ("transition", "bare transition"),
@@ -135,7 +134,6 @@ def _compare(
             stack.callback(each.close)
         four, bare_four = (stack.enter_context(team(store, bare=one)) for one in (False, True))
         tasks, small_tasks, slice_ = store.movers(), reference.movers(), seconds / turns
-        longer = max(slice_, TOGETHER_S) if turns > 1 else slice_
         kinds: dict[str, Callable[[], Figure]] = {
             "bare transition": lambda: alone(bare.transition, tasks, slice_),
             "transition": lambda: alone(product.transition, tasks, slice_),
@@ -144,8 +142,8 @@ def _compare(
             "bare claim": lambda: _refilled(store, bare.claim_and_finish, slice_),
             "claim": lambda: _refilled(store, product.claim_and_finish, slice_),
             REFERENCE + "claim": lambda: _refilled(reference, small.claim_and_finish, slice_),
-            "bare claim of four": lambda: bare_four.claim(longer),
-            "claim of four": lambda: four.claim(longer),
+            "bare claim of four": lambda: bare_four.claim(slice_),
+            "claim of four": lambda: four.claim(slice_),
         }
         return alternate(kinds, rounds, turns, partial(fsyncs, folder, slice_))
 

@@ -51,6 +51,12 @@ class MemoryForge:
     def tip(self, branch: str) -> Sha | None:
         return self._wire.ask("forge.tip", lambda: self._heads().get(branch))
 
+    def pull_request(self, number: int) -> PullRequest | None:
+        return self._wire.ask(
+            "forge.pull_request",
+            lambda: next((self._shown(one) for one in self._reachable().pulls if one.number == number), None),
+        )
+
     def pull_requests(self, branch: str) -> Sequence[PullRequest]:
         return self._wire.ask(
             "forge.pull_requests",

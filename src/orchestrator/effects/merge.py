@@ -41,7 +41,7 @@ class MergeEffect:
     def act(self, intent: Intent) -> None:
         """Merge, carrying M, its first parent, its fence and our mark."""
         repo = judged.text(intent, "repo")
-        number = judged.number(intent, "pr_number") if intent.judged.get("pr_number") else None
+        number = _pull_request(intent)
         with under_mark(self._marks, repo) as held:
             self._places.of(repo).forge.merge(judged.candidate(intent), number, held=held)
 
@@ -51,7 +51,8 @@ class MergeEffect:
         return {"merged": candidate.sha, "tree": candidate.tree, "round": candidate.round}
 
     def turned(self, intent: Intent, failure: Exception | None) -> str | None:
-        """Main has left M's first parent, or the branch its judged head (law 3)."""
+        """Main has left M's first parent, the branch its judged head, or a person has closed the pull request over
+        which a merge was refused (law 3)."""
         forge = self._places.of(judged.text(intent, "repo")).forge
         candidate = judged.candidate(intent)
         main = forge.tip(forge.default_branch)
@@ -60,6 +61,11 @@ class MergeEffect:
         head = forge.tip(judged.text(intent, "branch"))
         if head not in (candidate.head_sha, candidate.sha):
             return f"the branch moved to {head} after it was gated"
+        number = _pull_request(intent)
+        if failure is not None and number is not None:
+            pull = forge.pull_request(number)
+            if pull is not None and pull.state == "closed":
+                return f"its pull request {number} was closed"
         return None
 
     def revoke(self, intent: Intent) -> None:
@@ -68,6 +74,10 @@ class MergeEffect:
         with under_mark(self._marks, repo) as held:
             forge = self._places.of(repo).forge
             forge.revoke_merge(judged.candidate(intent), f"revoked-{intent.token}", held=held)
+
+
+def _pull_request(intent: Intent) -> int | None:
+    return judged.number(intent, "pr_number") if intent.judged.get("pr_number") else None
 
 
 def why_not_as_tested(candidate: Candidate, fact: Mapping[str, object]) -> str | None:

@@ -99,6 +99,10 @@ class Forge(Protocol):
         """Remove a branch iff it still is at ``expected``."""
         ...
 
+    def pull_request(self, number: int) -> PullRequest | None:
+        """One pull request, however old, None where there is none of this number against the default branch."""
+        ...
+
     def pull_requests(self, branch: str) -> Sequence[PullRequest]:
         """All pull requests whose head is ``branch``, oldest first."""
         ...

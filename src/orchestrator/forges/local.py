@@ -163,6 +163,12 @@ class LocalForge:
 
     # -- pull requests -----------------------------------------------------------------------------------------
 
+    def pull_request(self, number: int) -> PullRequest | None:
+        """One pull request, None where there is none of this number."""
+        self._reachable()
+        record = self._pulls.find(number)
+        return self._shown(record) if record is not None else None
+
     def pull_requests(self, branch: str) -> Sequence[PullRequest]:
         """All pull requests whose head is ``branch``, oldest first."""
         self._reachable()

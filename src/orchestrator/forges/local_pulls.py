@@ -71,12 +71,22 @@ class LocalPulls:
         :raises OutsideError: there is none of this number.
         :raises AuthorityUnreachable: it cannot be read.
         """
+        found = self.find(number)
+        if found is None:
+            raise OutsideError(f"There is no pull request {number}.")
+        return found
+
+    def find(self, number: int) -> PullRecord | None:
+        """One record, None where there is none of this number.
+
+        :raises AuthorityUnreachable: it cannot be read.
+        """
         path = self._path(number)
         try:
             fields = json.loads(read_bounded(path, RECORD_LIMIT))
             return PullRecord(**fields)
-        except FileNotFoundError as error:
-            raise OutsideError(f"There is no pull request {number}.") from error
+        except FileNotFoundError:
+            return None
         except (UnreadableFile, OSError, ValueError, TypeError) as error:
             raise AuthorityUnreachable(
                 f"The record of pull request {number} cannot be read: {error}.", hint=f"Look at {path}."

@@ -180,6 +180,10 @@ class RemoteForge(ABC):
 
     # -- pull requests -----------------------------------------------------------------------------------------
 
+    def pull_request(self, number: int) -> PullRequest | None:
+        """One pull request, however old, None where there is none of this number against the default branch."""
+        return self._pulls.pull(number, self.default_branch)
+
     def pull_requests(self, branch: str) -> Sequence[PullRequest]:
         """The pull requests whose head is ``branch``, oldest first; of the closed ones maybe only the last."""
         return self._pulls.pulls_of(branch, self.default_branch)
@@ -211,7 +215,7 @@ class RemoteForge(ABC):
         answer = self._pulls.close(number)
         if answer.ok:
             return
-        known = self._pulls.pull(number, self.default_branch)
+        known = self.pull_request(number)
         if known is None:
             raise OutsideError(f"There is no pull request {number}.")
         if known.state == "open":
@@ -225,7 +229,7 @@ class RemoteForge(ABC):
         :raises OutsideError: there is none, or it is closed.
         """
         if number is not None:
-            pull = self._pulls.pull(number, self.default_branch)
+            pull = self.pull_request(number)
         else:
             heads = (candidate.sha, candidate.head_sha)
             known = self._pulls.opened(self.default_branch)

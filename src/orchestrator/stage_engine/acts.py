@@ -31,6 +31,7 @@ from orchestrator.stage_engine.merged import Merged
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.not_now import NotNow
 from orchestrator.stage_engine.plans import Plans, branch_of
+from orchestrator.stage_engine.pull_requests import PullRequests
 from orchestrator.stage_engine.signals import CANCEL
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
 from orchestrator.stage_engine.undone import Undone
@@ -50,6 +51,7 @@ class Acts:
         plans: Plans,
         deployer: Deployer,
         failures: Failures,
+        pulls: PullRequests,
     ) -> None:
         self._tools = tools
         self._moves = moves
@@ -57,6 +59,7 @@ class Acts:
         self._plans = plans
         self._deployer = deployer
         self._failures = failures
+        self._pulls = pulls
         self._intents = Intents(tools)
         self._merged = Merged(tools, moves)
         self._broken = Broken(tools, moves, plans, self._intents, deployer, self._wait)
@@ -174,6 +177,8 @@ class Acts:
             main = at.place.forge.tip(at.place.forge.default_branch)
             if main != judged.candidate(proof.intent).base_sha:
                 return self._back.renew(at, f"main moved to {main}", proofs=[proof])
+            if (shut := self._pulls.shut(at)) is not None:
+                return self._pulls.hold(at, shut, proofs=[proof])
         why = f"{proof.intent.name} was given up: {reason}"
         if proof.intent.name is EffectName.DEPLOY_UNDO:
             return self._moves.hold(

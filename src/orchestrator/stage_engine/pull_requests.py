@@ -5,13 +5,14 @@ slots are taken and before the merge; while the task is held for it; and when th
 Closing is a person's act without a command of ours, so it is never overruled: nothing is opened in its place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from orchestrator.db import alerts, events, leases, tasks
 from orchestrator.db.database import Tx
 from orchestrator.domain.event import EventType
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold, HoldCause, Holding, Task
+from orchestrator.effects.ledger import Proof
 from orchestrator.rules.transitions import MERGE, OPEN_PR, Step
 from orchestrator.stage_engine.moves import Moves
 from orchestrator.stage_engine.situation import Outcome, Situation, Tools
@@ -51,8 +52,8 @@ class PullRequests:
         """``open``, ``merged``, ``closed`` or ``gone``; None where the task has none that could be closed."""
         if at.task.pr_number is None or at.task.branch is None or at.task.stage not in STAGES:
             return None
-        known = at.place.forge.pull_requests(at.task.branch)
-        return next((one.state for one in known if one.number == at.task.pr_number), "gone")
+        known = at.place.forge.pull_request(at.task.pr_number)
+        return known.state if known is not None else "gone"
 
     def shut(self, at: Situation) -> str | None:
         """Why the task has to wait for a person, None where its pull request is none or not closed."""
@@ -61,7 +62,14 @@ class PullRequests:
             return None
         return f"its pull request {at.task.pr_number} {_what_to_do(at, state)} and the task goes on, or cancel the task"
 
-    def hold(self, at: Situation, why: str, *, also: Callable[[Tx], None] | None = None) -> Outcome:
+    def hold(
+        self,
+        at: Situation,
+        why: str,
+        *,
+        proofs: Sequence[Proof] = (),
+        also: Callable[[Tx], None] | None = None,
+    ) -> Outcome:
         """Call a person and wait, without the slots; ``also`` adds statements to the commit."""
 
         def call(tx: Tx) -> None:
@@ -74,9 +82,9 @@ class PullRequests:
 
         if at.task.stage is Stage.DEPLOY_STAGING:
             held = Holding(Hold.BLOCKED, why, HoldCause.PULL_REQUEST)
-            self._back.requeue(at, why, hold=held, also=call)
+            self._back.requeue(at, why, proofs=proofs, hold=held, also=call)
             return Outcome.HELD
-        return self._moves.hold(at, Hold.BLOCKED, why, also=call, cause=HoldCause.PULL_REQUEST)
+        return self._moves.hold(at, Hold.BLOCKED, why, proofs=proofs, also=call, cause=HoldCause.PULL_REQUEST)
 
 
 def held_for_it(task: Task) -> bool:

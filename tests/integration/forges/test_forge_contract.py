@@ -262,6 +262,9 @@ def test_a_branch_has_one_open_pull_request(house: House, head: Sha) -> None:
         (2, "open"),
     ]
     assert list(house.forge.pull_requests("another")) == []
+    for known in house.forge.pull_requests(BRANCH):
+        assert house.forge.pull_request(known.number) == known
+    assert house.forge.pull_request(99) is None
 
 
 def test_a_candidate_that_is_not_the_merge_it_claims_to_be(house: House, candidate: Candidate) -> None:

@@ -12,7 +12,7 @@ from orchestrator.domain.ids import Sha, TaskId
 from orchestrator.domain.installation import InstallationMark
 from orchestrator.domain.task import Candidate
 from orchestrator.forges.forge import PushCall
-from orchestrator.forges.gitea_api import released
+from orchestrator.forges.gitea_api import CLOSED_PAGES, PAGE, released
 from orchestrator.played.gitea import FakeGitea, How
 from orchestrator.rest.api import ANSWER_LIMIT
 from orchestrator.runtime.git import Git
@@ -324,6 +324,17 @@ def test_extra_pull_requests_are_shown_and_those_of_forks_are_not(house: RemoteH
     assert [pull.number for pull in house.forge.pull_requests(BRANCH)] == [1, 2]
     house.forge.close_pr(2)
     assert [pull.state for pull in house.forge.pull_requests(BRANCH)] == ["open", "closed"]
+
+
+def test_one_that_was_closed_long_ago_is_known_by_its_number(house: RemoteHouse, head: Sha) -> None:
+    """Of the closed ones a list of a branch's shows those that were changed last."""
+    ours = house.forge.open_pr(BRANCH, "t", "b")
+    house.forge.close_pr(ours.number)
+    for number in range(CLOSED_PAGES * PAGE):
+        house.there.close(house.there.open("t", "b", "dana", "main", f"theirs-{number}", head))
+    assert list(house.forge.pull_requests(BRANCH)) == []
+    found = house.forge.pull_request(ours.number)
+    assert found is not None and found.state == "closed"
 
 
 def test_long_texts_of_strangers_keep_no_pull_request_away(

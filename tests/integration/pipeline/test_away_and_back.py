@@ -1,4 +1,4 @@
-"""At a forge elsewhere a branch is deleted or forced back, or the server is down for an hour: each effect once."""
+"""At a forge elsewhere a person closes or deletes what is under way, or the server is down: each effect once."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -68,6 +68,23 @@ def test_a_branch_that_a_person_deletes_holds_its_task(delivery: Callable[..., D
     at.server.say("dana", "PATCH", at.there, f"/pulls/{number}", {"state": "open"})
     line.done(item)
     _delivered_once(at, item)
+
+
+@pytest.mark.long(but=["github"])
+def test_a_pull_request_that_is_closed_while_its_merge_is_under_way_holds_no_slot(
+    delivery: Callable[..., Delivery],
+) -> None:
+    at = delivery(production=True, settings=SOON)
+    line = at.line
+    line.points.on("merge_pr.intended", lambda: at.server.close_by_hand(at.there, at.there.pulls[0]))
+    item = line.start().add()
+    reason = str(line.held(item, Hold.BLOCKED).hold_reason)
+    assert "was closed by hand: reopen it" in reason
+    assert (line.slots(), at.merges()) == ([], [])
+    at.server.say("dana", "PATCH", at.there, f"/pulls/{at.there.pulls[0].number}", {"state": "open"})
+    line.done(item)
+    _delivered_once(at, item)
+    assert at.effects(item)[EffectName.MERGE_PR] == [EffectState.REVOKED, EffectState.APPLIED]
 
 
 @pytest.mark.long(but=["github-merge_pr.intended"])

@@ -18,7 +18,7 @@ from orchestrator.trackers.tracker import Tracker, TrackerAway
 log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S = 5.0
-MAX_PAUSE_S = 900.0
+MAX_PAUSE_S = 3600.0  # so that what is refused for an hour, by a server out of order, is not parked yet
 CLAIM_S = 60.0  # longer than any sending takes
 MAX_WAIT_S = 3600.0  # for a channel: whatever it asks for, it is looked at again by then
 REASON_LIMIT = 500  # characters of an error in an alert

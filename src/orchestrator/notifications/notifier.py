@@ -6,7 +6,7 @@ from orchestrator.domain.errors import OutsideError
 
 
 class NotNow(OutsideError):
-    """The channel takes nothing for so many seconds. Nothing was sent, and no attempt is lost by it."""
+    """The channel takes nothing for so many seconds, or gives no answer at all. No attempt is lost by it."""
 
     def __init__(self, message: str, *, after_s: float) -> None:
         super().__init__(message)

@@ -28,6 +28,7 @@ PERSON_SPACING_S = 1.0  # about one message a second to one chat
 GROUP_SPACING_S = 3.0  # twenty a minute to a group or channel
 UNSAID_PAUSE_S = 30.0  # where "later" comes without a number
 MAX_PAUSE_S = 24 * 3600.0
+AWAY_S, AWAY_AT_MOST_S = 5.0, 300.0  # until it is asked again after the first fault, and after many
 _REASON_LIMIT = 300
 
 Chat = int | str
@@ -52,6 +53,7 @@ class Answer:
     result: Any
     description: str
     parameters: Mapping[str, Any]
+    telegrams_own: bool  # and no page of a proxy, or a server that is out of order
 
 
 class BotApi:
@@ -87,6 +89,7 @@ class BotApi:
             said.get("result"),
             description[:_REASON_LIMIT],
             parameters if isinstance(parameters, dict) else {},
+            said.get("ok") is True if answer.status == 200 else answer.status < 500 and "error_code" in said,
         )
 
 
@@ -102,6 +105,7 @@ class TelegramNotifier:
         self._clock = clock
         self._redactor = redactor
         self._closed_until = 0.0  # by the clock's boottime
+        self._faults = 0  # in a row
 
     def send(self, text: str, *, work_item: str | None, url: str | None, message_id: str) -> None:
         """Send; see :class:`~orchestrator.notifications.notifier.Notifier`."""
@@ -112,9 +116,9 @@ class TelegramNotifier:
     def send_telegram(self, message: Shown) -> None:
         """Send a message, without its markup where that is refused.
 
-        :raises NotNow: the chat takes nothing yet.
+        :raises NotNow: the chat takes nothing yet, or nobody answers for Telegram: whether it has arrived is not known
+            then.
         :raises Undeliverable: the token, the chat or the message is not taken.
-        :raises OutsideError: nobody knows whether it has arrived.
         """
         wait_s = self._closed_until - self._clock.boottime()
         if wait_s > 0:
@@ -133,14 +137,29 @@ class TelegramNotifier:
     def _post(self, text: str, mode: str | None) -> Answer:
         group = isinstance(self._chat, str) or self._chat < 0
         self._close_for(GROUP_SPACING_S if group else PERSON_SPACING_S)
-        return self._api.call(
-            "sendMessage",
-            chat_id=self._chat,
-            message_thread_id=self._topic,
-            text=text,
-            parse_mode=mode,
-            link_preview_options={"is_disabled": True},
-        )
+        try:
+            answer = self._api.call(
+                "sendMessage",
+                chat_id=self._chat,
+                message_thread_id=self._topic,
+                text=text,
+                parse_mode=mode,
+                link_preview_options={"is_disabled": True},
+            )
+        except OutsideError as error:
+            raise self._away(error.message) from error
+        if not answer.telegrams_own:
+            raise self._away(f"Telegram is out of order: {answer.description}.")
+        self._faults = 0
+        return answer
+
+    def _away(self, why: str) -> NotNow:
+        """Nobody answers for Telegram: it is asked ever more seldom, and no message loses an attempt by it."""
+        self._faults += 1
+        self._close_for(min(AWAY_S * 2 ** min(self._faults - 1, 10), AWAY_AT_MOST_S))
+        after_s = self._closed_until - self._clock.boottime()
+        log.warning("telegram is away", reason=why, again_after_s=round(after_s))
+        return NotNow(why, after_s=after_s)
 
     def _failure(self, answer: Answer) -> OutsideError:
         why = f"Telegram refused the message: {answer.description}."
@@ -154,9 +173,7 @@ class TelegramNotifier:
             return Undeliverable(why, hint="The token is wrong or revoked: correct ORCH_TELEGRAM_TOKEN.")
         if answer.status == 403:
             return Undeliverable(why, hint="Let the bot into the chat, or press Start in it.")
-        if answer.status == 400:
-            return Undeliverable(why, hint="Correct ORCH_TELEGRAM_CHAT; `orch doctor` looks it up.")
-        return OutsideError(f"Telegram is out of order: {answer.description}.")
+        return Undeliverable(why, hint="Correct ORCH_TELEGRAM_CHAT; `orch doctor` looks it up.")
 
     def _close_for(self, seconds: float) -> None:
         self._closed_until = self._clock.boottime() + seconds

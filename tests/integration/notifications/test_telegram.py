@@ -4,16 +4,19 @@ import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.config import Secret
-from orchestrator.domain.errors import OutsideError
+from orchestrator.db import alerts
 from orchestrator.notifications import telegram
 from orchestrator.notifications.notifier import NotNow, Undeliverable
 from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
 from orchestrator.observability.redactor import Redactor
+from orchestrator.observability.telemetry import Telemetry
 from orchestrator.played.telegram import (
     CHAT,
     TOKEN,
@@ -25,6 +28,8 @@ from orchestrator.played.telegram import (
 )
 from orchestrator.runtime.http import SystemHttp
 from tests.clock import FakeClock
+from tests.fixtures_db import Store
+from tests.unit.daemons.test_outbox import postman
 
 URL = "https://orch.example.org/board/SHOP-7"
 SECRET = "a-secret-of-the-installation"
@@ -183,12 +188,11 @@ class TestFailing:
     ) -> None:
         fake.faults = [fault]
         to = channel()
-        with pytest.raises(OutsideError) as lost:
+        with pytest.raises(NotNow) as lost:
             send(to)
-        assert not isinstance(lost.value, NotNow | Undeliverable)
         shows_no_token(lost.value)
         assert len(fake.shown) == taken
-        clock.advance(3)
+        clock.advance(lost.value.after_s)
         send(to)
         assert len(fake.shown) == taken + 1 and len(set(fake.shown)) == 1
 
@@ -203,7 +207,7 @@ class TestFailing:
             handler.close_connection = True
 
         fake.faults = [waits]
-        with pytest.raises(OutsideError, match="did not answer within") as lost:
+        with pytest.raises(NotNow, match="did not answer within") as lost:
             send(channel())
         over.set()
         shows_no_token(lost.value)
@@ -212,7 +216,7 @@ class TestFailing:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        with pytest.raises(OutsideError) as lost:
+        with pytest.raises(NotNow) as lost:
             send(channel(url=url))
         shows_no_token(lost.value)
 
@@ -222,8 +226,48 @@ class TestFailing:
     ) -> None:
         """A page of some gateway, with status 200."""
         fake.faults = [lambda handler, do: (200, body)]
-        with pytest.raises(OutsideError, match="out of order"):
+        with pytest.raises(NotNow, match="out of order"):
             send(channel())
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
+    def test_a_page_of_a_proxy_is_no_refusal_of_telegrams(
+        self, fake: FakeTelegram, channel: Open, clock: FakeClock, status: int
+    ) -> None:
+        fake.faults = [lambda handler, do: (status, {"detail": "page not found"})]
+        to = channel()
+        with pytest.raises(NotNow) as away:
+            send(to)
+        clock.advance(away.value.after_s)
+        send(to)
+        assert len(fake.shown) == 1
+
+    def test_hours_without_an_answer_cost_no_alert_an_attempt(
+        self, fake: FakeTelegram, channel: Open, store: Store, tmp_path: Path
+    ) -> None:
+        """Whoever is called while Telegram is down is called when it is back; it is asked ever more seldom."""
+        notifier = TelegramNotifier(
+            SystemHttp(), TelegramSettings(fake.url, Secret(TOKEN), CHAT), store.clock, Redactor()
+        )
+        outbox = postman(store, tmp_path, notifier, Telemetry())
+        with store.database.write() as tx:
+            for name in ("one", "two"):
+                alerts.call(tx, f"production is ill: {name}", name)
+        down = [says(500, "x"), breaks_off(after=False), lambda handler, do: (502, {})] * 100
+        fake.faults = list(down)
+        until = store.clock.utc() + timedelta(hours=3)
+        while store.clock.utc() < until:
+            outbox.run_once()
+            store.clock.advance(outbox.interval_s)
+        asked = len(down) - len(fake.faults)
+        assert 20 < asked < 60
+        fake.faults = []
+        for _ in range(3):
+            store.clock.advance(300)
+            outbox.run_once()
+        assert [text.split("\n")[0] for text in fake.shown] == [
+            "production is ill: one",
+            "production is ill: two",
+        ]
 
     def test_a_server_that_repeats_the_token_is_not_repeated(self, fake: FakeTelegram, channel: Open) -> None:
         fake.faults = [says(400, f"Bad Request: /bot{TOKEN}/sendMessage is odd")]

@@ -17,7 +17,14 @@ from orchestrator.db.tickets import KnownTicket, TrackerProject
 from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.domain.task import Task, Ticket
 from orchestrator.runtime.clock import Clock, parse_stamp, stamp
-from orchestrator.trackers.source import ChangedTicket, Letter, ProjectGone, TicketProject, TicketSource
+from orchestrator.trackers.source import (
+    FRESH_S,
+    ChangedTicket,
+    Letter,
+    ProjectGone,
+    TicketProject,
+    TicketSource,
+)
 from orchestrator.trackers.tracker import TrackerAway
 from orchestrator.webhooks.receiving import Receiver
 
@@ -26,7 +33,6 @@ log = structlog.get_logger(__name__)
 PASS_S = 5.0  # at the most until the next pass; one that finds nothing due asks nobody
 AGAIN_S = 2.0  # until a ticket is read again whose log has not caught up with it
 OVERLAP_S = 120.0  # what has changed shortly before the last reading is looked at once more
-FRESH_S = 30.0  # for so long a log may be behind its ticket
 LOOKS = (
     3  # tickets that are looked at with each reading although nothing is known to have changed: for deletions
 )

@@ -24,11 +24,12 @@ from orchestrator.trackers.plane_records import PlaneItem, PlaneState
 from orchestrator.trackers.plane_states import state_of
 from orchestrator.trackers.plane_text import as_html
 from orchestrator.trackers.telling import about_stage, message_mark
-from orchestrator.trackers.tracker import Tracker
+from orchestrator.trackers.tracker import Tracker, TrackerAway
 
 log = structlog.get_logger(__name__)
 
 NAME = "plane"
+LOG_S = 2.0  # until a log that is behind its ticket is read again
 _KNOWN = 409  # a comment of this external id is there
 _GONE = 404
 _EVER = "0000-01-01T00:00:00.000000Z"
@@ -108,8 +109,13 @@ class PlaneTracker:
     def _is_a_persons(
         self, project: PlaneProject, item: PlaneItem, now: PlaneState | None, stage: Stage, said_at: str
     ) -> bool:
-        """Whether the ticket stands where a person has put it, and ours is not the later word."""
+        """Whether the ticket stands where a person has put it, and ours is not the later word.
+
+        :raises TrackerAway: its log is still behind it, so that nobody can tell.
+        """
         last = next(iter(project.moves(item.id, _EVER)), None)
+        if last is not None and last.new != item.state and project.is_fresh(item):
+            raise TrackerAway("Plane's log is behind the ticket.", after_s=LOG_S)
         if last is None or last.new != item.state or last.actor == project.server.me():
             return False
         if now is not None and now.closed and not stage.terminal:

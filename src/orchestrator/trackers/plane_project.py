@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 from orchestrator.domain.errors import OutsideError
-from orchestrator.runtime.clock import Clock, stamp
+from orchestrator.runtime.clock import Clock, parse_stamp, stamp
 from orchestrator.trackers.plane_api import Answer, PlaneServer, good, mapping, moment, text
 from orchestrator.trackers.plane_records import (
     PlaneComment,
@@ -19,7 +20,7 @@ from orchestrator.trackers.plane_records import (
     read_person,
     read_state,
 )
-from orchestrator.trackers.source import ProjectGone
+from orchestrator.trackers.source import FRESH_S, ProjectGone
 from orchestrator.trackers.tracker import TrackerAway
 
 SOURCE = "orch"  # what our comments name as their external source
@@ -98,6 +99,11 @@ class PlaneProject:
         if not found and since is None:
             self.check()  # an archived project shows an empty list
         return list({item.id: item for item in reversed(found)}.values())[::-1]
+
+    def is_fresh(self, item: PlaneItem) -> bool:
+        """Whether a work item has changed so lately that its log may not tell of it yet."""
+        now = self._clock.utc() + timedelta(seconds=self.server.ahead_s)
+        return (now - parse_stamp(item.changed_at)).total_seconds() < FRESH_S
 
     def moves(self, item: str, since: str) -> list[PlaneMove]:
         """The moves of a work item after a moment of Plane's clock, newest first."""

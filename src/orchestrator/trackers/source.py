@@ -10,6 +10,8 @@ from typing import Protocol
 from orchestrator.db.tickets import TrackerProject
 from orchestrator.domain.errors import OutsideError
 
+FRESH_S = 30.0  # for so long a tracker's log may be behind its ticket
+
 
 class ProjectGone(OutsideError):
     """A project is deleted, archived or not ours to see: nothing about its tickets can be told."""

@@ -135,6 +135,20 @@ def test_a_persons_later_move_stays(desk: Desk) -> None:
     assert state(desk.item) == "In Progress"
 
 
+def test_a_move_that_the_log_does_not_tell_of_yet_is_waited_for(desk: Desk) -> None:
+    """It may be a person's: nobody can tell whose, and so it is not overwritten."""
+    desk.show(Stage.ANALYSIS, ago_s=60)
+    desk.server.world.late = True
+    desk.server.move(desk.item, "Backlog")
+    with pytest.raises(TrackerAway, match="log is behind") as later:
+        desk.show(Stage.DEVELOPMENT, "m2", ago_s=30)
+    assert later.value.after_s < 10
+    assert state(desk.item) == "Backlog"
+    desk.server.world.catch_up()
+    desk.show(Stage.DEVELOPMENT, "m2", ago_s=30)
+    assert state(desk.item) == "Backlog"
+
+
 def test_later_is_judged_by_one_clock(desk: Desk) -> None:
     desk.server.world.ahead = timedelta(minutes=10)
     desk.server.move(desk.item, "Backlog")

@@ -111,16 +111,16 @@ class LostJobs:
         with self._database.read() as tx:
             now = leases.now(tx)
             owners = {boot_id: self._process(tx, boot_id) for boot_id in {job.claimed_by for job in left}}
-            runs = {job.id: jobs.open_run_of_job(tx, job.id) for job in left}
+            runs = jobs.open_runs_of_jobs(tx, [job.id for job in left])
         ended = {boot_id for boot_id, owner in owners.items() if self._judge.ended(owner, now, read_at)}
-        found = [(job, run) for job in left if (run := runs[job.id]) is not None and run.home == self._home]
+        found = [job for job in left if job.id in runs and runs[job.id].home == self._home]
+        taken: set[JobId] = set()
         with self._database.write() as tx:
-            unheard = {boot_id for boot_id in ended if self._process(tx, boot_id) == owners[boot_id]}
-            ours = [
-                (replace(job, claimed_by=self._boot_id), run)
-                for job, run in found
-                if job.claimed_by in unheard and jobs.adopt(tx, job, self._boot_id)
-            ]
+            for boot_id in ended:
+                its = [job for job in found if job.claimed_by == boot_id]
+                if boot_id and its and self._process(tx, boot_id) == owners[boot_id]:
+                    taken |= jobs.adopt_all(tx, its, boot_id, self._boot_id)
+        ours = [(replace(job, claimed_by=self._boot_id), runs[job.id]) for job in found if job.id in taken]
         heard = {boot for boot, owner in owners.items() if owner and not owner.silent} - ended
         return Claimed(tuple(ours), frozenset(job.id for job in left if job.claimed_by in heard))
 

@@ -1,7 +1,7 @@
 """The job queue. Every change is one statement whose rowcount says who won; nothing here talks to a network (S-04)."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.db import lanes, tasks
@@ -159,6 +159,18 @@ def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:
     return adopted == 1
 
 
+def adopt_all(tx: Tx, taken: Sequence[Job], claimed_by: BootId, boot_id: BootId) -> set[JobId]:
+    """As :func:`adopt`, many jobs of one owner at once; those that are ours now."""
+    rows = tx.all(
+        "jobs.adopt_all",
+        boot_id=boot_id,
+        claimed_by=claimed_by,
+        jobs=json.dumps([job.id for job in taken]),
+        claims=json.dumps([f"{job.id}:{job.claims}" for job in taken]),
+    )
+    return {JobId(row["id"]) for row in rows}
+
+
 def cancel_active(tx: Tx, task_id: TaskId, reason: str) -> list[JobId]:
     """End whatever is queued or running for a task; a thread may still be at it, and is to be told."""
     return [JobId(row["id"]) for row in tx.all("jobs.cancel_active", task_id=task_id, reason=reason)]
@@ -261,6 +273,12 @@ def open_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
     """The job's run that has no outcome yet."""
     row = tx.one("jobs.open_run_of_job", job_id=job_id)
     return _run(row) if row else None
+
+
+def open_runs_of_jobs(tx: Tx, jobs: Collection[JobId]) -> dict[JobId, AgentRun]:
+    """As :func:`open_run_of_job`, of many at once; those that have one."""
+    rows = tx.all("jobs.open_runs_of_jobs", jobs=json.dumps(sorted(jobs)))
+    return {JobId(row["job_id"]): _run(row) for row in rows}
 
 
 def untidied_at(tx: Tx, home: Home, *, limit: int = 50) -> list[TaskId]:

@@ -190,7 +190,22 @@ def test_reaping_is_guarded_by_who_was_judged(store: Store) -> None:
     with store.database.write() as tx:
         assert jobs.reap_running_job(tx, judged, "dead") is None
         assert not jobs.adopt(tx, judged, ME)
+        assert jobs.adopt_all(tx, [judged], BootId(str(judged.claimed_by)), ME) == set()
     assert state_of(store, taken).claimed_by == OTHER
+
+
+def test_many_are_adopted_at_once_but_for_those_that_are_another_s(store: Store) -> None:
+    for _ in range(4):
+        enqueue(store)
+    first, second, third = claimed(store), claimed(store), claimed(store)
+    theirs = claimed(store, OTHER)
+    with store.database.write() as tx:
+        assert jobs.requeue(tx, third, ME, error="limit", brief="", free=True)
+    with store.database.write() as tx:
+        found = jobs.adopt_all(tx, [first, second, third, theirs], ME, BootId("new"))
+    assert found == {first.id, second.id}
+    owners = [state_of(store, job).claimed_by for job in (first, second, third, theirs)]
+    assert owners == ["new", "new", None, OTHER]
 
 
 def test_an_adopted_job_keeps_its_attempt(store: Store) -> None:
@@ -319,6 +334,7 @@ def test_what_an_earlier_claim_still_says_counts_for_nothing(store: Store) -> No
         assert not jobs.requeue(tx, first, ME, error="late", brief="")
         assert jobs.reap_running_job(tx, first, "late") is None
         assert not jobs.adopt(tx, first, OTHER)
+        assert jobs.adopt_all(tx, [first], ME, OTHER) == set()
     assert state_of(store, second).status is JobStatus.RUNNING
     with store.database.write() as tx:
         assert jobs.finish(tx, second, ME, JobStatus.DONE)

@@ -99,6 +99,13 @@ RETURNING id, task_id, status, attempts;
 UPDATE jobs SET claimed_by = :boot_id
 WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by AND claims = :claims;
 
+-- name: adopt_all
+-- A job that its owner has given back and claimed once more since it was read is another claim's.
+UPDATE jobs SET claimed_by = :boot_id
+WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:jobs)) AND status = 'running' AND claimed_by = :claimed_by
+  AND id || ':' || claims IN (SELECT value FROM json_each(:claims))
+RETURNING id;
+
 -- name: cancel_active
 UPDATE jobs SET status = 'cancelled', claimed_by = NULL, finished_at = utc_now(), error = :reason
 WHERE task_id = :task_id AND status IN ('queued', 'running')
@@ -145,6 +152,10 @@ WHERE id = :run_id AND (outcome IS NULL OR outcome = 'lost');
 
 -- name: open_run_of_job
 SELECT * FROM agent_runs WHERE job_id = :job_id AND outcome IS NULL ORDER BY id DESC LIMIT 1;
+
+-- name: open_runs_of_jobs
+SELECT agent_runs.* FROM json_each(:jobs) AS wanted CROSS JOIN agent_runs
+WHERE agent_runs.job_id = CAST(wanted.value AS BIGINT) AND agent_runs.outcome IS NULL ORDER BY agent_runs.id;
 
 -- name: untidied_at
 SELECT DISTINCT task_id FROM agent_runs JOIN tasks ON tasks.id = task_id

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -162,9 +163,13 @@ class _Sqlite:
         ]
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        declared = {
+            row["name"]: row["type"] for row in self.connection.execute(f"PRAGMA table_info({table})")
+        }
+        of_bytes = [declared[name] == "BLOB" for name in columns]
         try:
             for row in self.connection.execute(_select(table, columns).as_string()):
-                yield tuple(_storable(value, table) for value in row)
+                yield tuple(map(_storable, row, of_bytes, repeat(table)))
         except sqlite3.Error as error:
             raise DatabaseError(f"The table {table} in {self._path} cannot be read: {error}.") from error
 
@@ -186,11 +191,15 @@ class _Sqlite:
             self.connection.execute(text)
 
 
-def _storable(value: object, table: str) -> object:
-    if isinstance(value, bytes):
+def _storable(value: object, of_bytes: bool, table: str) -> object:
+    """Where bytes belong, nothing else is taken, and where they do not, no bytes: the other database would not."""
+    if value is not None and isinstance(value, bytes) is not of_bytes:
+        wrong, right = "bytes", "a text or a number belongs"
+        if of_bytes:
+            wrong, right = "a text or a number", "bytes belong"
         raise DatabaseError(
-            f"A row of {table} holds bytes where a text or a number belongs: the file is damaged, or was written to by "
-            "hand. Nothing was copied.",
+            f"A row of {table} holds {wrong} where {right}: the file is damaged, or was written to by hand. "
+            "Nothing was copied.",
             hint="Correct the row, or restore a backup.",
         )
     return value.replace("\0", LOST_CHARACTER) if isinstance(value, str) else value

@@ -22,6 +22,7 @@ developer:
       - commit: {message: done}
 """
 STORY = "SELECT work_item, stage, round FROM tasks ORDER BY id"
+DOCUMENT = "INSERT INTO task_documents (task_id, name, round, subject, content, at) VALUES (1, 'log', 1, 'x', ?, 'x')"
 EFFECTS = "SELECT name, key, state, fact FROM effects ORDER BY sequence"
 
 
@@ -103,6 +104,21 @@ def test_there_and_back_with_nothing_in_flight_lost(shop: Orch, empty_postgres_u
     assert in_file(shop, guards, "back.db") == in_file(shop, guards)
 
 
+def test_a_kept_document_of_bytes_goes_there_and_back(filed: Here, empty_postgres_url: str) -> None:
+    """Bytes that are no text, a NUL, and what either database might take for an escape."""
+    kept = b"healthy\xff\xfe\0\n\t\\x41\\."
+    orch = filed.orch
+    orch.shell(DOCUMENT, kept)
+    said = orch("db", "copy", empty_postgres_url)
+    assert said.code == 0, said.err
+    assert on_server(empty_postgres_url, "SELECT content FROM task_documents") == [(kept,)]
+
+    orch.settings["ORCH_DATABASE_URL"] = empty_postgres_url
+    said = orch("db", "copy", f"sqlite://{orch.home / 'back.db'}")
+    assert said.code == 0, said.err
+    assert in_file(orch, "SELECT content FROM task_documents", "back.db") == [(kept,)]
+
+
 def test_guards_are_on_again(filed: Here, empty_postgres_url: str) -> None:
     assert filed("db", "copy", empty_postgres_url).code == 0
     with closing(psycopg.connect(empty_postgres_url)) as connection, pytest.raises(psycopg.IntegrityError):
@@ -118,15 +134,32 @@ def test_a_target_that_holds_something_is_left_as_it_is(filed: Here, empty_postg
     assert on_server(empty_postgres_url, "SELECT * FROM events ORDER BY id") == before
 
 
-def test_a_damaged_row_is_refused_and_nothing_is_copied(filed: Here, empty_postgres_url: str) -> None:
-    with closing(sqlite3.connect(filed.orch.home / "orchestrator.db")) as connection, connection:
-        connection.execute("UPDATE repositories SET added_at = x'00ff'")
+@pytest.mark.parametrize(
+    ("damage", "words", "repair"),
+    [
+        (
+            "UPDATE repositories SET added_at = x'00ff'",
+            "A row of repositories holds bytes where a text or a number belongs",
+            "UPDATE repositories SET added_at = 'x'",
+        ),
+        (
+            "UPDATE task_documents SET content = 'a text'",
+            "A row of task_documents holds a text or a number where bytes belong",
+            "UPDATE task_documents SET content = x'00ff'",
+        ),
+    ],
+    ids=["bytes", "text"],
+)
+def test_a_damaged_row_is_refused_and_nothing_is_copied(
+    filed: Here, empty_postgres_url: str, damage: str, words: str, repair: str
+) -> None:
+    filed.orch.shell(DOCUMENT, b"healthy")
+    filed.orch.shell(damage)
     said = filed("db", "copy", empty_postgres_url)
     assert said.code == 3
-    assert "A row of repositories holds bytes" in said.err
+    assert words in said.err
     assert on_server(empty_postgres_url, "SELECT count(*) FROM events") == [(0,)]
-    with closing(sqlite3.connect(filed.orch.home / "orchestrator.db")) as connection, connection:
-        connection.execute("UPDATE repositories SET added_at = 'x'")
+    filed.orch.shell(repair)
     assert filed("db", "copy", empty_postgres_url).code == 0
 
 

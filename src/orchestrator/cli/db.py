@@ -39,12 +39,15 @@ def copy(target: str, as_json: bool) -> int:
     from orchestrator.db.copying import copy_ledger
 
     with open_app(settings, os.environ, role="db copy") as app:
-        for other in app.registration.others():
-            raise StateInUse(
-                f"The database is in use by {named(other)}; nothing was copied.",
-                hint="Stop every service first: what it stores meanwhile would be lost.",
-            )
-        done = copy_ledger(settings.database_url, new, clock=app.clock, entropy=app.entropy)
+
+        def alone() -> None:
+            for other in app.registration.others():
+                raise StateInUse(
+                    f"The database is in use by {named(other)}; nothing was copied.",
+                    hint="Stop every service first: what it stores meanwhile would be lost.",
+                )
+
+        done = copy_ledger(settings.database_url, new, alone=alone, clock=app.clock, entropy=app.entropy)
     if as_json:
         say_json(
             {

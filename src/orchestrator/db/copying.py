@@ -6,7 +6,7 @@ The source is not touched. Guards of the schema are off for the rows, which pass
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import repeat
@@ -68,8 +68,11 @@ class Target(Ledger, Protocol):
         ...
 
 
-def copy_ledger(source: str, target: str, *, clock: Clock, entropy: Entropy) -> Copied:
-    """Copy everything. The caller sees to it that nobody works on ``source``.
+def copy_ledger(
+    source: str, target: str, *, alone: Callable[[], None], clock: Clock, entropy: Entropy
+) -> Copied:
+    """Copy everything. ``alone`` raises where somebody works on ``source``: asked before, and again before the commit,
+    for what has been stored there meanwhile is not in the copy.
 
     :raises ConfigError: not one of the two is a file and the other a server's.
     :raises RequestRefused: there is a ledger in the target already; it was not changed.
@@ -81,6 +84,7 @@ def copy_ledger(source: str, target: str, *, clock: Clock, entropy: Entropy) -> 
             "A ledger is copied from a SQLite file to a PostgreSQL database, or back; nothing was copied.",
             hint="From file to file copy the file; from server to server use pg_dump.",
         )
+    alone()
     with _opened(source, clock) as old, _filled(target, clock, entropy) as new:
         tables = _tables(next(side for side in (old, new) if isinstance(side, _Sqlite)))
         taken = [name for name in tables if name not in ITS_OWN and next(new.rows(name, tables[name]), None)]
@@ -92,6 +96,7 @@ def copy_ledger(source: str, target: str, *, clock: Clock, entropy: Entropy) -> 
         new.clear("installation")
         stored = sum(_copy(old, new, table, columns) for table, columns in tables.items())
         new.ready()
+        alone()
         return Copied(len(tables), stored)
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg
@@ -23,6 +24,7 @@ developer:
 """
 STORY = "SELECT work_item, stage, round FROM tasks ORDER BY id"
 DOCUMENT = "INSERT INTO task_documents (task_id, name, round, subject, content, at) VALUES (1, 'log', 1, 'x', ?, 'x')"
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 EFFECTS = "SELECT name, key, state, fact FROM effects ORDER BY sequence"
 
 
@@ -169,6 +171,26 @@ def test_not_beside_a_service(filed: Here, empty_postgres_url: str) -> None:
         assert said.code == 2
         assert f"orch serve (pid {service.pid})" in said.err
         assert ended(service).code == 0
+
+
+def test_not_beside_a_service_that_starts_while_it_copies(filed: Here, empty_postgres_url: str) -> None:
+    """A server has no file that could be locked."""
+    orch, back = filed.orch, f"sqlite://{filed.orch.home / 'back.db'}"
+    assert orch("db", "copy", empty_postgres_url).code == 0
+    orch.settings["ORCH_DATABASE_URL"] = empty_postgres_url
+    with ThreadPoolExecutor(1) as pool, closing(psycopg.connect(empty_postgres_url)) as connection:
+        connection.execute("LOCK TABLE task_documents")  # which no service that starts asks for
+        copying = pool.submit(orch, "db", "copy", back)
+        wait_until(lambda: copying.done() or on_server(empty_postgres_url, WAITING))
+        with orch.serving() as service:
+            connection.rollback()
+            said = copying.result()
+            assert said.code == 2
+            assert f"(pid {service.pid}," in said.err
+            assert "nothing was copied" in said.err
+            assert in_file(orch, "SELECT count(*) FROM events", "back.db") == [(0,)]
+            assert ended(service).code == 0
+    assert orch("db", "copy", back).code == 0
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ from orchestrator.db.database import Row, Tx
 from orchestrator.domain.ids import RepoName, Sha, TaskId, WorkItem
 from orchestrator.domain.stage import Stage
 
+TRIES = 3  # to take what another has just freed
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A shared place and who holds it."""
+    """A shared place and who holds it; neither a task nor a freeze: nobody knows, it went from hand to hand."""
 
     name: str
     repo: RepoName
@@ -53,12 +55,18 @@ def environment_slot(environment: str) -> str:
 
 def take_all(tx: Tx, repo: RepoName, task_id: TaskId, names: list[str]) -> Slot | None:
     """Take every slot or none; the one that is busy is returned. The caller's transaction undoes what was taken."""
-    for name in names:
-        if tx.execute("slots.take", name=name, repo=repo, task_id=task_id) != 1:
-            held = get(tx, name)
-            if held is not None and held.task_id != task_id:
-                return held
-    return None
+    return next((busy for name in names if (busy := _take(tx, repo, task_id, name)) is not None), None)
+
+
+def _take(tx: Tx, repo: RepoName, task_id: TaskId, name: str) -> Slot | None:
+    """Take a slot, or say who holds it. At a server that may have ended just after it was in the way."""
+    for _ in range(TRIES):
+        if tx.execute("slots.take", name=name, repo=repo, task_id=task_id) == 1:
+            return None
+        held = get(tx, name)
+        if held is not None:
+            return held if held.task_id != task_id else None
+    return Slot(name, repo, None, None, frozen=False, taken_at="")
 
 
 def free(tx: Tx, task_id: TaskId, name: str) -> None:

@@ -79,7 +79,7 @@ def take_place(tx: Tx, task: Task, environment: str, owner: Actor) -> None:
     """
     busy = _take(tx, task, [slots.environment_slot(environment)], owner)
     if busy is not None:
-        raise NotNow(f"{busy.name} is held by {busy.work_item}")
+        raise NotNow(f"{busy.name} is held by {busy.work_item or 'another'}")
 
 
 def take_again(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
@@ -89,7 +89,7 @@ def take_again(tx: Tx, task: Task, names: list[str], owner: Actor) -> None:
     """
     busy = _take(tx, task, names, owner)
     if busy is not None:
-        raise NotNow(f"{busy.name} is held by {busy.work_item}")
+        raise NotNow(f"{busy.name} is held by {busy.work_item or 'another'}")
     if effects.merged_since(tx, task.id):  # asked with the slot in hand: nothing can be merged any more
         raise NotNow("something has been merged since: what is older is not deployed any more")
 

@@ -1,15 +1,23 @@
 """Shared places: both or neither, freed with the stage, given to the freeze; and a baseline that never falls."""
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 
 import pytest
 
-from orchestrator.db import slots
+from orchestrator.db import repositories, slots
+from orchestrator.db.database import Row, Tx
+from orchestrator.db.repositories import Repository
 from orchestrator.db.slots import environment_slot, merge_slot
-from orchestrator.domain.ids import Sha
+from orchestrator.domain.ids import RepoName, Sha
 from orchestrator.domain.task import Task
 from tests.fixtures_db import REPO, Store
 
+at_a_server = pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+
+TAKEN = (
+    "INSERT INTO slots (name, repo, holder, task_id, taken_at) VALUES (:name, 'other', 'task', :task_id, 'x')"
+)
 NAMES = [merge_slot(REPO), environment_slot("staging")]
 
 
@@ -25,6 +33,25 @@ def take(store: Store, task: Task, names: list[str]) -> slots.Slot | None:
         assert isinstance(busy, slots.Slot)
         return busy
     return None
+
+
+class Between:
+    """A transaction, and what others commit between the statements of it that this test is about."""
+
+    def __init__(self, tx: Tx, before: Mapping[str, Callable[[], object]]) -> None:
+        self._tx = tx
+        self._before = before
+
+    def execute(self, name: str, /, **params: object) -> int:
+        self._before.get(name, lambda: None)()
+        return self._tx.execute(name, **params)
+
+    def one(self, name: str, /, **params: object) -> Row | None:
+        self._before.get(name, lambda: None)()
+        return self._tx.one(name, **params)
+
+    def all(self, name: str, /, **params: object) -> Sequence[Row]:
+        return self._tx.all(name, **params)
 
 
 def held(store: Store, task: Task) -> list[str]:
@@ -54,6 +81,45 @@ def test_what_is_freed_can_be_taken(store: Store) -> None:
     with store.database.write() as tx:
         assert slots.free_all(tx, REPO, one.id) == 1
     assert take(store, two, NAMES) is None
+
+
+class Passing:
+    """A place that a ticket of another repository has just taken, or has just freed: nothing else queues the two."""
+
+    def __init__(self, store: Store, place: str) -> None:
+        self._store = store
+        self._row = {"name": place, "task_id": store.new_task().id}
+        with store.database.write() as tx:
+            repositories.add(tx, Repository(RepoName("other"), "local", "/elsewhere", "OTH"))
+
+    def take(self) -> None:
+        self._store.raw(TAKEN, self._row)
+
+    def free(self) -> None:
+        self._store.raw("DELETE FROM slots WHERE repo = 'other'")
+
+
+@at_a_server
+def test_what_is_freed_just_when_it_was_in_the_way_is_taken(store: Store) -> None:
+    """A file has one writer."""
+    task, place = store.new_task(), environment_slot("production")
+    other = Passing(store, place)
+    other.take()
+    with store.database.write() as tx:
+        assert slots.take_all(Between(tx, {"slots.get": other.free}), REPO, task.id, [place]) is None
+    assert held(store, task) == [place]
+
+
+@at_a_server
+def test_what_goes_from_hand_to_hand_is_not_taken(store: Store) -> None:
+    task, place = store.new_task(), environment_slot("production")
+    other = Passing(store, place)
+    with store.database.write() as tx:
+        between = Between(tx, {"slots.take": other.take, "slots.get": other.free})
+        busy = slots.take_all(between, REPO, task.id, [place])
+    assert busy is not None
+    assert (busy.name, busy.task_id, busy.frozen) == (place, None, False)
+    assert held(store, task) == []
 
 
 def test_a_freeze_keeps_the_merge_slot_until_it_is_lifted(store: Store) -> None:

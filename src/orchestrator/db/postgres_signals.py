@@ -152,8 +152,11 @@ class PostgresSignals:
                 pause = min(2 * pause, MAX_PAUSE_S)
 
     def _hear_on(self, connection: psycopg.Connection[DictRow]) -> None:
+        ready = select.poll()  # select() takes no file with a number above 1023
+        for file in (connection.fileno(), self._heard):
+            ready.register(file, select.POLLIN)
         while not self._stopping.is_set():
-            select.select([connection.fileno(), self._heard], [], [])
+            ready.poll()
             for notice in connection.notifies(timeout=0):
                 signal = self._read(notice.payload)
                 if signal is not None:

@@ -1,5 +1,7 @@
 """What processes of one PostgreSQL database tell each other: the others hear it, the speaker does not, nobody late."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -36,6 +38,28 @@ class Ear:
     def until(self, *signals: Signal) -> None:
         wait_until(lambda: set(signals) <= set(self.heard))
 
+
+MANY_FILES = """
+import os, resource, sys, threading
+from orchestrator.db.postgres_signals import PostgresSignals
+from orchestrator.runtime.clock import SystemClock
+
+def hear(signal):
+    print(signal.what, flush=True)
+    if signal.what == "queue":
+        heard.set()
+
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, most))
+while os.open("/dev/null", os.O_RDONLY) < 1024:
+    pass
+threading.excepthook = lambda failed: os._exit(1)
+heard = threading.Event()
+signals = PostgresSignals(sys.argv[1], "many", hear, clock=SystemClock())
+signals.listen()
+heard.wait()
+signals.close()
+"""
 
 Make = Callable[..., tuple[PostgresSignals, Ear]]
 
@@ -99,6 +123,17 @@ def test_whoever_has_lost_the_server_looks_at_everything_and_hears_again(
         return ear.heard.count(Signal("queue")) > 1
 
     wait_until(heard_again)
+
+
+def test_a_process_with_many_open_files_hears(process: Make, postgres_url: str) -> None:
+    one, _ = process("one", listen=False)
+    command = [sys.executable, "-c", MANY_FILES, postgres_url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "everything\n"
+        one.tell(Signal("queue"))
+        said, _ = child.communicate()
+    assert (said, child.returncode) == ("queue\n", 0)
 
 
 def test_nonsense_is_passed_over(process: Make, postgres_url: str) -> None:

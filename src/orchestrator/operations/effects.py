@@ -104,7 +104,8 @@ class EffectDesk:
         if resolution is Resolution.ENDED:
             return self._declare_ended(EffectId(effect_id), person=person[:200], reason=reason.strip()[:2000])
         with self._database.write() as tx:
-            intent = _known(tx, EffectId(effect_id))
+            task = tasks.held_still(tx, _known(tx, EffectId(effect_id)).task_id)
+            intent = _known(tx, EffectId(effect_id))  # as whoever had the task before has left it
             if intent.state.settled:
                 raise RequestRefused(
                     f"Effect {effect_id} is settled: {intent.state}. Nothing was changed.",
@@ -113,9 +114,8 @@ class EffectDesk:
             if state not in (None, intent.state):
                 raise RequestRefused(
                     f"Effect {effect_id} is {intent.state}, not {state}; nothing was changed.",
-                    hint=f"Look at it again (`orch effect list --task {tasks.get(tx, intent.task_id).work_item}`).",
+                    hint=f"Look at it again (`orch effect list --task {task.work_item}`).",
                 )
-            task = tasks.get(tx, intent.task_id)
             data = {"resolution": resolution.value, "state": intent.state.value}
             signal = Signal(
                 RESOLVE, task.stage, task.round, str(effect_id), person[:200], reason.strip()[:2000], data

@@ -36,7 +36,7 @@ class FreezeDesk:
         """
         with self._database.write() as tx:
             known = repositories.get(tx, repo)
-            task = tasks.by_work_item(tx, work_item)
+            task = tasks.held_still(tx, tasks.by_work_item(tx, work_item).id)
             lent = serial_gate.lend(tx, known.name, task, person=person[:200], reason=reason[:2000])
         self._wake([task.id])
         return lent

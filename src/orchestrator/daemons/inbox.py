@@ -13,7 +13,7 @@ import structlog
 from orchestrator.db import alerts, inbox, mail, tasks
 from orchestrator.db.database import Database, Tx
 from orchestrator.db.inbox import Delivery, OpenDelivery
-from orchestrator.domain.errors import OrchestratorError
+from orchestrator.domain.errors import LostRace, OrchestratorError
 from orchestrator.domain.ids import TaskId
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.task import Task
@@ -165,11 +165,12 @@ class Inbox:
                 found = [inbox.open_delivery(tx, inbox_id) for inbox_id in ids]
             deliveries = [self._read(delivery) for delivery in found if delivery is not None]
             with self._database.write() as tx:
-                for read in deliveries:
-                    delivery = inbox.still_open(tx, read)
-                    if delivery is not None:
-                        ended.append(self._handled(tx, delivery))
-                        mail.handled(tx, delivery.inbox_id, ended[-1].outcome)
+                # All of them before any task is held still: services wait for each other at the first that both want.
+                still = [delivery for read in deliveries if (delivery := inbox.still_open(tx, read))]
+                for delivery in still:
+                    ended.append(self._handled(tx, delivery))
+                    if not mail.handled(tx, delivery.inbox_id, ended[-1].outcome):
+                        raise LostRace(f"delivery {delivery.inbox_id} was closed by another")
         except OrchestratorError as error:
             return str(error)
         return ended

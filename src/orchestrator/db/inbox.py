@@ -112,8 +112,8 @@ def open_delivery(tx: Tx, inbox_id: int) -> Delivery | None:
 
 
 def still_open(tx: Tx, read: Delivery) -> Delivery | None:
-    """A delivery that was read before, as it stands now; None where it has been closed or parked meanwhile. The payload
-    is not read again: it never changes."""
+    """A delivery that was read before, as it stands now; None where it has been closed or parked meanwhile. Nobody else
+    closes it until this transaction has ended. The payload is not read again: it never changes."""
     row = tx.one("inbox.still_open", inbox_id=read.inbox_id)
     return replace(read, **_standing(row)) if row else None
 

@@ -1,12 +1,14 @@
 """The inbox: deferred while a task is owned, nothing lost, poison parked, bounded passes (law 7, FR-5, TC-08)."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from orchestrator.daemons import inbox as daemon
 from orchestrator.db import inbox, leases, tasks
+from orchestrator.db.database import Tx
 from orchestrator.db.inbox import Delivery
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.domain.lease import Actor
@@ -19,7 +21,9 @@ from tests.deliveries import TICKET, USER, gitea_push, plane_comment, plane_stat
 from tests.fixtures_db import Store
 from tests.fixtures_ownership import plant, register
 from tests.fixtures_webhooks import Letters, letters_over
+from tests.waiting import wait_until
 
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 NOTHING = {"handled": 0, "deferred": 0, "failed": 0}
 
 
@@ -231,6 +235,30 @@ def test_payloads_are_read_while_no_writer_waits(letters: Letters) -> None:
     assert letters.run()["handled"] == 1
     assert letters.store.task(task.id).hold_reason == "somebody writes meanwhile"
     assert [word.signal.kind for word in letters.words(task)] == ["approved"]
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("about", [TICKET, "another-ticket"])
+def test_delivery_that_another_service_deals_with_is_left_to_it(store: Store, about: str) -> None:
+    """A file has one writer. At a server both have found it open."""
+    letters, others = letters_over(store), letters_over(store)
+    task = ticket(letters)
+    beside = []
+
+    class Slow(PlaneHandler):
+        def handle(self, tx: Tx, delivery: Delivery, task: Task | None) -> Handled:
+            done = super().handle(tx, delivery, task)
+            beside.append(pool.submit(others.run))
+            wait_until(lambda: beside[0].done() or store.rows(WAITING))
+            return done
+
+    letters.handlers = (Slow(user=USER, states=PlaneStates(frozenset({"approved"}), frozenset())),)
+    letters.open()
+    letters.plane(plane_state("Approved", ticket=about))
+    with ThreadPoolExecutor(1) as pool:
+        assert letters.run()["handled"] == 1
+        assert beside[0].result() == NOTHING
+    assert letters.told(task).count("signal.received") == (about == TICKET)
 
 
 def test_fault_of_ours_costs_one_delivery(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,8 @@ WHERE id = :inbox_id AND handled_at IS NULL AND parked_at IS NULL;
 
 -- name: still_open
 SELECT task_id, stage, round, subject, attempts FROM inbox JOIN deliveries ON inbox_id = id
-WHERE id = :inbox_id AND handled_at IS NULL AND parked_at IS NULL;
+WHERE id = :inbox_id AND handled_at IS NULL AND parked_at IS NULL
+/* postgres: FOR NO KEY UPDATE OF inbox */;
 
 -- name: bind
 UPDATE inbox SET task_id = :task_id, stage = :stage, round = :round, subject = :subject

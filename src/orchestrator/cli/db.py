@@ -47,7 +47,14 @@ def copy(target: str, as_json: bool) -> int:
                     hint="Stop every service first: what it stores meanwhile would be lost.",
                 )
 
-        done = copy_ledger(settings.database_url, new, alone=alone, clock=app.clock, entropy=app.entropy)
+        done = copy_ledger(
+            settings.database_url,
+            new,
+            by=app.boot_id,
+            alone=alone,
+            clock=app.clock,
+            entropy=app.entropy,
+        )
     if as_json:
         say_json(
             {

@@ -25,6 +25,7 @@ from orchestrator.db.postgres import BEGIN_READ
 from orchestrator.db.postgres_connection import connecting, database_error
 from orchestrator.db.sqlite import connect
 from orchestrator.domain.errors import ConfigError, DatabaseError, RequestRefused
+from orchestrator.domain.ids import BootId
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 
@@ -69,10 +70,12 @@ class Target(Ledger, Protocol):
 
 
 def copy_ledger(
-    source: str, target: str, *, alone: Callable[[], None], clock: Clock, entropy: Entropy
+    source: str, target: str, *, by: BootId, alone: Callable[[], None], clock: Clock, entropy: Entropy
 ) -> Copied:
-    """Copy everything. ``alone`` raises where somebody works on ``source``: asked before, and again before the commit,
-    for what has been stored there meanwhile is not in the copy.
+    """Copy everything but that the process ``by`` is at work, which nobody would ever take out of the target.
+
+    ``alone`` raises where somebody works on ``source``: asked before, and again before the commit, for what has been
+    stored there meanwhile is not in the copy.
 
     :raises ConfigError: not one of the two is a file and the other a server's.
     :raises RequestRefused: there is a ledger in the target already; it was not changed.
@@ -94,10 +97,27 @@ def copy_ledger(
                 hint="Name an empty database, or a file that is not there yet.",
             )
         new.clear("installation")
-        stored = sum(_copy(old, new, table, columns) for table, columns in tables.items())
+        copied = _Without(old, by)
+        stored = sum(_copy(copied, new, table, columns) for table, columns in tables.items())
         new.ready()
         alone()
         return Copied(len(tables), stored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """A side without what says that a process is at work."""
+
+    side: Ledger
+    boot_id: BootId
+
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        """See :class:`Ledger`."""
+        rows = self.side.rows(table, columns)
+        if table != "processes":
+            return rows
+        own = columns.index("boot_id")
+        return (row for row in rows if row[own] != self.boot_id)
 
 
 def _copy(old: Ledger, new: Target, table: str, columns: Sequence[str]) -> int:

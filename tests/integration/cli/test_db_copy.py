@@ -121,6 +121,13 @@ def test_a_kept_document_of_bytes_goes_there_and_back(filed: Here, empty_postgre
     assert in_file(orch, "SELECT content FROM task_documents", "back.db") == [(kept,)]
 
 
+def test_who_copies_is_at_work_in_neither(filed: Here, empty_postgres_url: str) -> None:
+    """In the target nobody would take it out again, and a service elsewhere would wait for it to fall silent."""
+    assert filed("db", "copy", empty_postgres_url).code == 0
+    assert on_server(empty_postgres_url, "SELECT count(*) FROM processes") == [(0,)]
+    assert in_file(filed.orch, "SELECT count(*) FROM processes") == [(0,)]
+
+
 def test_guards_are_on_again(filed: Here, empty_postgres_url: str) -> None:
     assert filed("db", "copy", empty_postgres_url).code == 0
     with closing(psycopg.connect(empty_postgres_url)) as connection, pytest.raises(psycopg.IntegrityError):

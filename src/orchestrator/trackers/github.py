@@ -97,13 +97,14 @@ class GitHubTracker:
     def _open_or_close(self, issues: Issues, issue: Issue, stage: Stage, events: "_Events") -> None:
         wanted = CLOSED_AS.get(stage)
         if wanted is None:
-            # By a commit of ours that says so in the words of an agent: it is not at its end yet.
-            if issue.closed and events.closed_by_us():
+            # By a commit that says so in the words of an agent, or by us: it is not at its end yet.
+            if issue.closed and events.closed_by_no_person():
                 _done(issues, issue, issues.set_state(issue.number, OPEN, "reopened"), "open the issue again")
             return
         if events.moved_later() or (issue.closed and issue.why_closed == wanted):
             return
-        if issue.closed and stage is Stage.CANCELLED:  # by a person, who has said why
+        by_a_person = issue.closed and not events.closed_by_no_person()
+        if by_a_person and stage is Stage.CANCELLED:  # who has said why
             return
         _done(issues, issue, issues.set_state(issue.number, CLOSED, wanted), f"close the issue as {wanted}")
 
@@ -124,7 +125,7 @@ class GitHubTracker:
 
 class _Events:
     """What was done to an issue, as seen by a message of ours of some second by GitHub's clock, which tells no less:
-    what a person has done in the very same one counts as later."""
+    what a person has done in the very same one counts as later. What the words of a commit have done nobody has."""
 
     def __init__(self, events: Sequence[IssueEvent], ours: str, said_at: str) -> None:
         self._ours = ours
@@ -132,9 +133,10 @@ class _Events:
         self._states = [event for event in events if event.kind in STATE_EVENTS]
         self._labels = [event for event in events if event.kind in LABEL_EVENTS and is_ours(event.label)]
 
-    def closed_by_us(self) -> bool:
-        """Whether the last who closed it, if it was not opened since, was our own user."""
-        return bool(self._states) and self._states[-1].kind == "closed" and self._is_ours(self._states[-1])
+    def closed_by_no_person(self) -> bool:
+        """Whether what closed it last, if it was not opened since, was our own user or the words of a commit."""
+        last = self._states[-1] if self._states else None
+        return last is not None and last.kind == "closed" and not self._by_a_person(last)
 
     def moved_later(self) -> bool:
         """Whether a person has closed or opened it since the message was written."""
@@ -147,11 +149,11 @@ class _Events:
     def _later(self, events: Sequence[IssueEvent]) -> bool:
         last = events[-1] if events else None
         return (
-            last is not None and not self._is_ours(last) and bool(self._said_at) and last.at >= self._said_at
+            last is not None and self._by_a_person(last) and bool(self._said_at) and last.at >= self._said_at
         )
 
-    def _is_ours(self, event: IssueEvent) -> bool:
-        return event.actor.id == self._ours
+    def _by_a_person(self, event: IssueEvent) -> bool:
+        return event.actor.id != self._ours and not event.by_words
 
 
 def _there(said_at: str, ahead_s: float) -> str:

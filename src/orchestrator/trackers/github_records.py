@@ -43,7 +43,7 @@ class Issue:
 @dataclass(frozen=True, slots=True)
 class IssueEvent:
     """What somebody has done to an issue; ``label`` is the one that it is about, ``by_words`` says that the words of a
-    commit did it: its author is whose push has brought it to the default branch."""
+    commit have closed it: its actor is who has brought that commit to the default branch, and says nothing by it."""
 
     id: str
     kind: str
@@ -90,14 +90,14 @@ def read_event(told: Mapping[str, object]) -> IssueEvent:
 
     :raises OutsideError: it is none.
     """
-    label = told.get("label")
+    label, kind = told.get("label"), text(told, "event")
     return IssueEvent(
         str(number(told, "id")),
-        text(told, "event"),
+        kind,
         read_person(told.get("actor")),
         _label(label) if label is not None else "",
         _stamp(told, "created_at"),
-        by_words=told.get("commit_id") is not None,
+        by_words=kind == "closed" and told.get("commit_id") is not None,
     )
 
 

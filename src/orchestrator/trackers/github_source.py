@@ -95,11 +95,10 @@ class GitHubTickets:
 
     def _moves(self, external_id: str, moves: Sequence[IssueEvent], since: str) -> Iterator[Letter]:
         for at, move in enumerate(moves):
-            ours = self._is_ours(move.actor)
-            if move.at < since or (ours and not move.by_words):
+            if move.at < since or (self._is_ours(move.actor) and not move.by_words):
                 continue
-            # What our own push has brought to main says so in the words of an agent.
-            action = "closed_by_words" if ours else move.kind
+            # What an agent's commit says, whoever has brought it to main.
+            action = "closed_by_words" if move.by_words else move.kind
             said = {
                 "taken_back": any(self._reopens(later) for later in moves[at + 1 :]),
                 # As the inbox compares moves with each other, in whatever order they are read.

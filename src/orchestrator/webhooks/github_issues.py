@@ -1,8 +1,8 @@
 """What was read in an issue at GitHub, made a signal for the engine (S-10).
 
 A comment that begins with a command is that decision, where its author may write to the repository; an issue that a
-person has closed, or that is gone, asks for a cancel. A comment that was edited before it was read commands nothing: at
-GitHub others than its author may have done that.
+person has closed by hand, or that is gone, asks for a cancel. A comment that was edited before it was read commands
+nothing: at GitHub others than its author may have done that.
 """
 
 from orchestrator.db import inbox, mail, tasks
@@ -19,7 +19,8 @@ from orchestrator.webhooks.words import Word
 TRACKER = "github"
 READ = "github-read"  # the source of what was read at GitHub itself
 EARLY = (
-    "The issue was closed by the words of a commit. It is open again: what it asks for is not confirmed yet."
+    "The issue was closed by the words of a commit, which end no task. It is open again: what it asks for is not "
+    "confirmed yet. Whoever wants the task ended closes the issue by hand, or says: orch task cancel"
 )
 NOTHING = Handled("nothing to do")
 NOT_OURS = Handled("about no task of ours")

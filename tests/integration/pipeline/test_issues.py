@@ -59,6 +59,8 @@ def served(at: Delivery) -> Iterator[Pipeline]:
     try:
         yield at.line.start()
     finally:
+        at.server.hooks.known.clear()  # and none is cut off on its way
+        wait_until(lambda: all(one.statuses for one in list(at.server.hooks.deliveries)))
         web.stop()
 
 
@@ -159,6 +161,28 @@ def test_closed_or_deleted_there_it_ends_here_and_opened_again_it_begins_anew(
         assert (one.state, one.reason) == ("closed", "completed")  # as the person has said
         board.reopen(one, by="dana")
         wait_until(lambda: taken_anew(line, one, items[0]))
+
+
+@pytest.mark.long
+def test_what_a_person_merges_by_hand_is_delivered_though_its_commit_closes_the_issue(
+    delivery: Callable[..., Delivery],
+) -> None:
+    at = delivery(more="[approvals]\ndeploy = true\n", production=True)
+    issue = at.there.issues.file("Add totals", "orch", "fast", by="dana")
+    at.line.points.on(
+        "check_testing.judged",
+        lambda: at.server.merge_by_hand(at.there, at.there.pulls[0], f"By hand\n\nFixes #{issue.number}"),
+    )
+    with served(at) as line:
+        item = taken(line, issue)
+        line.wait_for(item, lambda task: task.stage is Stage.DEPLOY_STAGING and task.hold is Hold.PERSON)
+        wait_until(lambda: issue.state == "open" and "by the words of a commit" in " ".join(ours(issue)))
+        at.there.issues.comment(issue, "orch approve", by="dana")
+        line.done(item)
+        wait_until(lambda: issue.state == "closed")
+    moves = [(event.kind, event.actor) for event in issue.events if event.kind in ("closed", "reopened")]
+    assert moves == [("closed", "dana"), ("reopened", "orchbot"), ("closed", "orchbot")]
+    assert (issue.reason, line.running("production")) == ("completed", at.main)
 
 
 def taken_anew(line: Pipeline, issue: Issue, before: str) -> bool:

@@ -269,15 +269,29 @@ def test_closed_by_us_asks_for_nothing(issues: WatchedIssues) -> None:
     assert (issues.words(task), issues.answers()) == ([], [])
 
 
-def test_closed_by_words_of_a_commit_of_ours_it_is_shown_as_it_stands(issues: WatchedIssues) -> None:
+@pytest.mark.parametrize("by", [BOT, DANA])
+def test_closed_by_the_words_of_a_commit_whoever_brought_it_it_is_shown_as_it_stands(
+    issues: WatchedIssues, by: str
+) -> None:
     issue, task = issues.waits()
-    issues.board.close_by_words(f"Fixes #{issue.number}", by=BOT, commit="a" * 40)
+    issues.board.close_by_words(f"Fixes #{issue.number}", by=by, commit="a" * 40)
     for _ in range(2):
         issues.run()
     assert issues.words(task) == []
     rows = issues.store.rows("SELECT payload FROM outbox WHERE stable_id LIKE 'again:%'")
     [told] = [json.loads(row["payload"]) for row in rows]
     assert (told["stage"], "by the words of a commit" in told["reason"]) == ("analysis", True)
+    assert "closes the issue by hand, or says: orch task cancel" in told["reason"]
+
+
+def test_closed_by_hand_after_the_words_of_a_commit_it_asks_for_a_cancel(issues: WatchedIssues) -> None:
+    issue, task = issues.waits()
+    issues.board.close_by_words(f"Fixes #{issue.number}", by=DANA, commit="a" * 40)
+    issues.run()
+    issues.board.reopen(issue, by=BOT)
+    issues.board.close(issue, by=DANA)
+    issues.run()
+    assert issues.words(task) == [("cancel", DANA)]
 
 
 def test_after_the_end_a_closing_is_what_was_wanted_and_a_command_is_answered(issues: WatchedIssues) -> None:

@@ -191,14 +191,19 @@ def test_opened_again_since_it_is_not_closed_by_an_older_message(desk: Desk) -> 
     assert desk.issue.state == "open"
 
 
-def test_closed_by_the_words_of_a_commit_of_ours_it_is_opened_again_until_the_end(desk: Desk) -> None:
-    desk.board.close_by_words("Add totals\n\nFixes #1", by=BOT, commit="a" * 40)
+@pytest.mark.parametrize("by", [BOT, DANA])
+@pytest.mark.parametrize(("end", "reason"), [(Stage.DONE, "completed"), (Stage.CANCELLED, "not_planned")])
+def test_closed_by_the_words_of_a_commit_it_is_opened_again_until_the_end(
+    desk: Desk, by: str, end: Stage, reason: str
+) -> None:
+    """Whoever has brought the commit to main."""
+    desk.board.close_by_words("Add totals\n\nFixes #1", by=by, commit="a" * 40)
     assert desk.issue.state == "closed"
-    desk.show(Stage.DEPLOY)
+    desk.show(Stage.DEPLOY, ago_s=30)
     assert desk.issue.state == "open"
-    desk.board.close_by_words("Fixes #1", by=BOT, commit="b" * 40)
-    desk.show(Stage.DONE, "m2")
-    assert desk.shown[:2] == ("closed", "completed")
+    desk.board.close_by_words("Fixes #1", by=by, commit="b" * 40)
+    desk.show(end, "m2", ago_s=30)
+    assert desk.shown[:2] == ("closed", reason)
 
 
 @pytest.mark.parametrize("how", ["deleted", "transferred"])

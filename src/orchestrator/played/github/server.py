@@ -87,13 +87,14 @@ class FakeGitHub(Served):
     def revoke_token(self) -> None:
         self.tokens = {token: login for token, login in self.tokens.items() if login != BOT}
 
-    def merge_by_hand(self, repo: Repository, pull: Pull) -> None:
+    def merge_by_hand(self, repo: Repository, pull: Pull, words: str = "By hand") -> None:
+        """``words`` are those of the commit, which may close issues."""
         with repo.lock:
             repo.synchronise(PERSON)
             tip = repo.branch(pull.base)
             assert tip is not None
             pull.head = repo.branch(pull.branch) or pull.head
-            landed = repo.merge_commit(tip, pull.head, "By hand\n", PERSON)
+            landed = repo.merge_commit(tip, pull.head, f"{words}\n", PERSON)
             repo.git("update-ref", f"refs/heads/{pull.base}", landed, tip)
             repo.record_merge(pull, landed, PERSON)
             repo.synchronise(PERSON)

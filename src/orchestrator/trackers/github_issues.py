@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from itertools import islice
 from urllib.parse import quote
 
 from orchestrator.config.secret import Secret
@@ -19,6 +18,7 @@ from orchestrator.rest.github import LARGE_PAGE, PAGE, GitHubRest
 from orchestrator.rest.github_limits import Limits, Silenced
 from orchestrator.runtime.clock import Clock, parse_stamp
 from orchestrator.runtime.http import Http
+from orchestrator.trackers.github_listing import by_change
 from orchestrator.trackers.github_records import (
     Issue,
     IssueComment,
@@ -197,7 +197,7 @@ class Issues:
         :raises TrackerAway: the server takes nothing now.
         :raises ProjectGone: the repository is not there for us.
         """
-        return self._listed({"state": "all", "since": _seconds(since)})
+        return self._listed({"state": "all"}, since)
 
     def marked(self, label: str) -> list[Issue]:
         """What is open and bears a label, oldest change first; see :meth:`changed`."""
@@ -278,24 +278,33 @@ class Issues:
             told = self._rest.call(method, path, body, query=query)
         return self.server.heard(told)
 
-    def _listed(self, query: Mapping[str, object]) -> list[Issue]:
-        order = {"sort": "updated", "direction": "asc"}
+    def _listed(self, query: Mapping[str, object], since: str = "") -> list[Issue]:
+        order = {"sort": "updated", "direction": "asc", "per_page": LARGE_PAGE}
+
+        def page(since: str, number: int) -> tuple[list[Issue], bool]:
+            asked = {**query, **order, "page": number, **({"since": _seconds(since)} if since else {})}
+            told = good(self.call("GET", "/issues", query=asked, background=True), f"{self.location}/issues")
+            if not isinstance(told.body, list):
+                raise OutsideError(f"{self.server.url} answered no list of issues.")
+            return [read_issue(mapping(row)) for row in told.body], told.more
+
         try:
-            rows = self._rows("/issues", {**query, **order}, background=True, size=LARGE_PAGE)
-            found = [read_issue(row) for row in islice(rows, CHANGES)]
+            found = {issue.number: issue for issue in by_change(page, since, CHANGES // LARGE_PAGE)}
         except TrackerAway:
             raise
         except OutsideError:
             self.readable()
             raise
-        return list({issue.number: issue for issue in found}.values())
+        return sorted(found.values(), key=lambda issue: issue.changed_at)
 
     def _rows(
-        self, path: str, query: Mapping[str, object], *, background: bool = False, size: int = PAGE
+        self, path: str, query: Mapping[str, object], *, size: int = PAGE
     ) -> Iterator[Mapping[str, object]]:
+        """Page by page: events and comments stand in the order of their numbers, whatever becomes of them. One moves up
+        only where a comment before it is deleted just then."""
+
         def ask(path: str, query: Mapping[str, object]) -> Answer:
-            told = self.call("GET", path, query=query, background=background)
-            return good(told, f"{self.location}{path}")
+            return good(self.call("GET", path, query=query), f"{self.location}{path}")
 
         return self._rest.rows(path, query, ask=ask, size=size)
 

@@ -78,7 +78,8 @@ class PlaneProject:
         return read_item(mapping(good(told, "a work item").body))
 
     def changed(self, since: str | None) -> list[PlaneItem]:
-        """The work items that have changed after a moment of Plane's clock, or every one, newest change first.
+        """The work items that have changed after a moment of Plane's clock, or every one, newest change first: what
+        changes meanwhile comes before all that was read, is newer than it, and is found by the next reading.
 
         :raises TrackerAway: the server takes nothing now.
         :raises ProjectGone: the project is not there for us.

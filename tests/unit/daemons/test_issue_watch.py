@@ -4,19 +4,25 @@ What :mod:`tests.unit.daemons.test_ticket_watch` shows of the watch over a Plane
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from orchestrator.daemons.ticket_watch import OVERLAP_S
 from orchestrator.db import repositories, tasks, tickets
 from orchestrator.domain.errors import ConfigError, RequestRefused
 from orchestrator.domain.ids import RepoName
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Hold
+from orchestrator.played.common.served import Answer, Asked
 from orchestrator.played.github import FakeGitHub, How
 from orchestrator.played.github.issue_bodies import BODY_LIMIT
 from orchestrator.played.github.issues import Issue
+from orchestrator.rest.github import LARGE_PAGE
+from orchestrator.trackers.github_issues import CHANGES
 from tests.fixtures_db import Store
 from tests.watched_issues import BOT, DANA, EVERY_S, MALLORY, SHOP, WatchedIssues
 
@@ -67,6 +73,68 @@ def test_all_pages_are_read(issues: WatchedIssues) -> None:
     more = [issues.board.file(f"More {n}", "orch", by=DANA) for n in range(120)]
     assert issues.run()["taken"] == 120
     assert all(issues.task_of(issue) for issue in (*made, *more))
+
+
+@pytest.mark.parametrize("apart_s", [1, 0])
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("at_first", [True, False])
+def test_what_changes_while_pages_are_read_hides_no_other(
+    issues: WatchedIssues, monkeypatch: pytest.MonkeyPatch, at_first: bool, leaves: bool, apart_s: int
+) -> None:
+    """It goes to the end of the list, or leaves it, and all behind it moves up, as after a while without a reading."""
+    if not at_first:
+        issues.taken()
+    made = []
+    for n in range(65):
+        made.append(issues.board.file(f"Number {n}", "orch", by=DANA))
+        issues.store.clock.advance(apart_s)
+    issues.store.clock.advance(2 * OVERLAP_S)
+    made.append(issues.board.file("The last", "orch", by=DANA))
+    answer, moves = issues.server.answer, iter(made[:3])
+
+    def moving(asked: Asked) -> Answer:
+        told = answer(asked)
+        if asked.path.endswith("/issues") and (issue := next(moves, None)) is not None:
+            issues.store.clock.advance(1)
+            if leaves:
+                issues.board.leave(issue, "transferred", by=DANA)
+            else:
+                issues.board.edit(issue, title="Once more", by=DANA)
+        return told
+
+    monkeypatch.setattr(issues.server, "answer", moving)
+    for _ in range(3):
+        issues.run()
+    assert next(moves, None) is None
+    missed = [issue.title for issue in made if not issue.gone and issues.task_of(issue) is None]
+    assert missed == []
+
+
+def test_a_reading_of_several_pages_ends_and_asks_for_few(issues: WatchedIssues) -> None:
+    issues.taken()
+    for n in range(55):
+        issues.board.file(f"Number {n}", "orch", by=DANA)
+        issues.store.clock.advance(1)
+    asked = len(issues.server.calls("GET", "/issues$"))
+    assert issues.run()["taken"] == 55
+    assert len(issues.server.calls("GET", "/issues$")) - asked == 3
+
+
+def test_a_list_without_an_end_is_read_for_so_long_only(
+    issues: WatchedIssues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(25):
+        issues.board.file(f"Number {n}", "orch", by=DANA)
+    answer = issues.server.answer
+
+    def endless(asked: Asked) -> Answer:
+        told = answer(replace(asked, query=re.sub(r"\bpage=[0-9]+", "page=1", asked.query)))
+        told.headers["Link"] = '<https://github.invalid/>; rel="next"'
+        return told
+
+    monkeypatch.setattr(issues.server, "answer", endless)
+    issues.run()
+    assert len(issues.server.calls("GET", "/issues$")) <= 2 * CHANGES / LARGE_PAGE
 
 
 def test_issues_and_comments_as_large_as_they_may_be_keep_no_other_away(issues: WatchedIssues) -> None:

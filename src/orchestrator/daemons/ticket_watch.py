@@ -3,11 +3,12 @@
 What must hold: webhooks only hasten it. Each project is read at least every ``interval_s``, in so far as its server
 lets us, and everything that was said is found in the order in which it was said, be it told of never, twice or late;
 what is read goes to the inbox under the id that it has there, so that it counts once. Of a project that cannot be read,
-and of webhooks that tell nothing any more, a person is told once, and again when that is over.
+and of webhooks that tell nothing any more of what changes while we are up, a person is told once, and again when that
+is over.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -67,6 +68,8 @@ class TicketWatch:
         self._silence_s = silence_s
         self._alert_s = alert_s
         self._clock = clock
+        # Webhooks that came before, with nobody here to take them in, may never be sent again.
+        self._taken_in_from = clock.utc() + timedelta(seconds=HEARD_S)
 
     def run_once(self) -> dict[str, int]:
         """Read the tickets that something has hinted at, then the projects whose time has come."""
@@ -137,9 +140,13 @@ class TicketWatch:
                 continue
             counts["heard"] += 1
             if letter.at:
-                at = parse_stamp(letter.at) - timedelta(seconds=project.ahead_s)
-                with self._database.write() as tx:
-                    tickets.changed(tx, known.repo, stamp(at))
+                self._note_change(known, parse_stamp(letter.at) - timedelta(seconds=project.ahead_s))
+
+    def _note_change(self, known: TrackerProject, at: datetime) -> None:
+        """Something was said at a moment of our clock: a webhook tells of it, if we were here to take it in."""
+        if at >= self._taken_in_from:
+            with self._database.write() as tx:
+                tickets.changed(tx, known.repo, stamp(at))
 
     def _looked(self, ticket: KnownTicket, seen: str | None) -> None:
         with self._database.write() as tx:

@@ -24,7 +24,7 @@ from orchestrator.played.github.issues import Issue
 from orchestrator.rest.github import LARGE_PAGE
 from orchestrator.trackers.github_issues import CHANGES
 from tests.fixtures_db import Store
-from tests.watched_issues import BOT, DANA, EVERY_S, MALLORY, SHOP, WatchedIssues
+from tests.watched_issues import BOT, DANA, EVERY_S, MALLORY, SHOP, SILENCE_S, WatchedIssues
 
 
 @pytest.fixture
@@ -577,6 +577,29 @@ def test_webhooks_that_have_died_are_noticed(issues: WatchedIssues) -> None:
         issues.run()
     [told] = issues.alerts()
     assert "orch connect github" in told
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=3), timedelta(hours=-3)])
+def test_of_what_was_said_while_we_were_down_no_webhook_is_missed(
+    issues: WatchedIssues, ahead: timedelta
+) -> None:
+    issues.server._calendar = lambda: issues.store.clock.utc() + ahead
+    issue, task = issues.waits()
+    issues.board.comment(issue, "Hello", by=DANA)
+    issues.hook()
+    issues.run()
+    issues.store.clock.advance(EVERY_S)
+    issues.board.comment(issue, "orch approve", by=DANA)
+    issues.store.clock.advance(2 * SILENCE_S)
+    issues.open()
+    for _ in range(20):
+        issues.run()
+    assert (issues.words(task), issues.alerts()) == ([("approved", DANA)], [])
+    issues.board.comment(issue, "And now?", by=DANA)
+    for _ in range(20):
+        issues.run()
+    [told] = issues.alerts()
+    assert "the last came at" in told
 
 
 # --- connecting -------------------------------------------------------------------------------------------------------

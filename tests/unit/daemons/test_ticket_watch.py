@@ -515,6 +515,20 @@ def test_webhooks_that_have_died_are_noticed_and_when_they_live_again(watched: W
     assert len(watched.alerts()) == 3
 
 
+def test_of_what_was_said_while_we_were_down_no_webhook_is_missed(watched: Watched) -> None:
+    item, task = watched.waits()
+    watched.server.comment(item, "<p>Hello</p>")
+    watched.hook()
+    watched.run()
+    watched.store.clock.advance(EVERY_S)
+    watched.server.comment(item, "<p>orch approve</p>")
+    watched.store.clock.advance(2 * SILENCE_S)
+    watched.open()
+    for _ in range(20):
+        watched.run()
+    assert (watched.words(task), watched.alerts()) == ([("approved", "ann")], [])
+
+
 def test_where_no_webhooks_are_expected_none_are_missed(store: Store) -> None:
     clock = store.clock
     with FakePlane(per_minute=10_000, clock=clock.boottime, calendar=clock.utc) as server:

@@ -92,8 +92,13 @@ class RunFolder:
 
     def claim(self, record: StartedRecord) -> bool:
         """Create ``STARTED``; True iff this call did it, and with it the right to decide (law 8)."""
-        identity = asdict(record.identity) if record.identity else None
-        data = {"by": record.by.value, "at": record.at, "host": record.host, "identity": identity}
+        data = {
+            "by": record.by.value,
+            "at": record.at,
+            "host": record.host,
+            "identity": asdict(record.identity) if record.identity else None,
+            "machine": record.machine,
+        }
         return publish_exclusive(self.started_file, record_bytes(data))
 
     def started(self) -> StartedRecord | None:
@@ -102,7 +107,8 @@ class RunFolder:
         if data is None:
             return None
         by = Starter.REVOKER if data.get("by") == Starter.REVOKER else Starter.CHILD
-        return StartedRecord(by, text(data, "at"), text(data, "host"), identity_in(data.get("identity")))
+        supervisor = identity_in(data.get("identity"))
+        return StartedRecord(by, text(data, "at"), text(data, "host"), supervisor, text(data, "machine"))
 
     def write_spawned(self, identity: ProcessIdentity) -> None:
         """Note which process was started as supervisor, before it could say so itself."""

@@ -54,6 +54,7 @@ class StartedRecord:
     at: str
     host: str = ""
     identity: ProcessIdentity | None = None
+    machine: str = ""  # see :class:`orchestrator.runtime.process.Machine`; empty from earlier versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from orchestrator.domain.job import RunOutcome, RunResult, Usage
 from orchestrator.runtime.clock import Clock, parse_stamp, stamp
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import PRIVATE_FILE, replace_durably
-from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
+from orchestrator.runtime.process import Liveness, Machine, Processes, ProcessIdentity, ended_by_reboot
 from orchestrator.runtime.sweep import sweep
 
 PROGRAM = "orchestrator.agents.supervisor"
@@ -59,9 +59,12 @@ class Runs:
         *,
         folder: Callable[[Path], RunFolder] = RunFolder,
         may_adopt: Callable[[], bool] = lambda: True,
+        one_machine: bool = False,
     ) -> None:
         """``folder`` opens the folder of a run. While ``may_adopt`` says no, nothing that runs is kept adopted: what
-        others would take for lost must end by itself before they do."""
+        others would take for lost must end by itself before they do. ``one_machine``: no other machine has runs here.
+        """
+        self._one_machine = one_machine
         self._may_adopt = may_adopt
         self._processes, self._clock, self._entropy = processes, clock, entropy
         self._folder = folder
@@ -185,7 +188,8 @@ class Runs:
             if not run_dir.exists():
                 folder.create()
                 folder.write_result(RunResult(RunOutcome.NOT_STARTED, None, Usage(), VANISHED), first=True)
-            if folder.claim(StartedRecord(Starter.REVOKER, stamp(self._clock.utc()), os.uname().nodename)):
+            host = self._processes.machine().host
+            if folder.claim(StartedRecord(Starter.REVOKER, stamp(self._clock.utc()), host)):
                 return True
         started = folder.started()
         return started is not None and started.by is Starter.REVOKER
@@ -212,9 +216,9 @@ class Runs:
         return folder.spawned()
 
     def _liveness(self, identity: ProcessIdentity, started: StartedRecord | None) -> Liveness:
-        """As proved; and a reboot has ended every process of its host, whatever else is not to be seen of it."""
-        now, then = self._processes.own().machine_boot_id, identity.machine_boot_id
-        if started is not None and started.host == os.uname().nodename and now and then and now != then:
+        """As proved; and a reboot has ended every process of its machine, whatever else is not to be seen of it."""
+        there = Machine(started.host, started.machine) if started is not None else None
+        if there and ended_by_reboot(self._processes, identity, there, one_machine=self._one_machine):
             return Liveness.DEAD
         return self._processes.liveness(identity)
 

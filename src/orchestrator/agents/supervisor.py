@@ -321,7 +321,8 @@ def supervise(path: Path, processes: Processes, clock: Clock, environ: Mapping[s
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     become_subreaper()
     folder.reserve_exit()
-    started = StartedRecord(Starter.CHILD, stamp(clock.utc()), os.uname().nodename, processes.own())
+    machine = processes.machine()
+    started = StartedRecord(Starter.CHILD, stamp(clock.utc()), machine.host, processes.own(), machine.id)
     if not folder.claim(started):
         folder.exit_reserve.unlink(missing_ok=True)
         return 0

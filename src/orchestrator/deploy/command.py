@@ -6,7 +6,6 @@ raises: the effect is in doubt. Nothing is concluded from silence; an end that c
 """
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -40,7 +39,7 @@ from orchestrator.deploy.runner import base_environment
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError, RequestRefused
 from orchestrator.runtime.clock import Clock, stamp
 from orchestrator.runtime.files import PRIVATE_FILE, make_private_folder, publish_exclusive, read_tail
-from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
+from orchestrator.runtime.process import Liveness, Machine, Processes, ProcessIdentity, ended_by_reboot
 from orchestrator.runtime.sessions import Sessions, SessionState, end_session
 
 RUNNER_MODULE = "orchestrator.deploy.runner"
@@ -61,7 +60,8 @@ class DeployBounds:
 class CommandDeployer:
     """Starts a detached runner per start, in folders below ``root``; their records are the facts.
 
-    ``environ`` is our own environment, of which runner and command see an allow-list.
+    ``environ`` is our own environment, of which runner and command see an allow-list. ``one_machine``: no other machine
+    deploys from ``root``.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class CommandDeployer:
         clock: Clock,
         environ: Mapping[str, str],
         bounds: DeployBounds | None = None,
+        one_machine: bool = False,
     ) -> None:
         self._root = root
         self._processes = processes
@@ -80,6 +81,7 @@ class CommandDeployer:
         self._clock = clock
         self._environ = environ
         self._bounds = bounds or DeployBounds()
+        self._one_machine = one_machine
 
     def start(self, start: DeployStart) -> None:
         """Write ``start.json``, spawn the runner, wait for a claim; see the Protocol."""
@@ -118,7 +120,7 @@ class CommandDeployer:
             sequence=start.sequence,
             token=start.token,
             at=stamp(self._clock.utc()),
-            host=os.uname().nodename,
+            host=self._processes.machine().host,
         )
         with _reachable(folder):
             make_private_folder(folder)
@@ -298,10 +300,8 @@ class CommandDeployer:
         return command is not None and self._sessions.state(command, marker(start)) is SessionState.RUNNING
 
     def _before_reboot(self, identity: ProcessIdentity, claim: Started) -> bool:
-        """True where this machine has booted since: no process of then lives. Another host proves nothing."""
-        now = self._processes.own().machine_boot_id
-        known = bool(now) and bool(identity.machine_boot_id)
-        return known and claim.host == os.uname().nodename and identity.machine_boot_id != now
+        there = Machine(claim.host, claim.machine)
+        return ended_by_reboot(self._processes, identity, there, one_machine=self._one_machine)
 
 
 def _same_start(folder: Path, start: DeployStart) -> None:

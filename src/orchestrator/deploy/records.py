@@ -110,6 +110,7 @@ class Started:
     host: str
     runner: ProcessIdentity | None = None
     command: ProcessIdentity | None = None  # leads the command's own session and process group
+    machine: str = ""  # see :class:`orchestrator.runtime.process.Machine`; empty from earlier versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,7 @@ def _started_from(record: Mapping[str, object]) -> Started:
         host=text(record["host"]),
         runner=identity(record["runner"]),
         command=identity(record["command"]),
+        machine=text(record.get("machine", "")),
     )
     if claim.by is Claimant.CHILD and (claim.runner is None or claim.command is None):
         raise ValueError("a child's claim names its processes")

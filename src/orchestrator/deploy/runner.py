@@ -132,15 +132,17 @@ class Runner:
             ).run()
 
     def _claim(self, start: DeployStart, command: "PausedCommand") -> bool:
+        machine = self._processes.machine()
         claim = Started(
             by=Claimant.CHILD,
             installation=start.installation,
             sequence=start.sequence,
             token=start.token,
             at=stamp(self._clock.utc()),
-            host=os.uname().nodename,
+            host=machine.host,
             runner=self._processes.own(),
             command=command.identity,
+            machine=machine.id,
         )
         return publish_exclusive(self._folder / STARTED_FILE, to_bytes(claim))
 

@@ -4,7 +4,9 @@ A pid alone identifies nobody. An identity is (machine boot id, pid namespace, p
 be proved is *unknown*, and unknown is never taken for dead (DESIGN §5).
 """
 
+import hashlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -23,6 +25,9 @@ START_TICKS_FIELD = 19
 FLAGS_FIELD = 6
 ENVIRONMENT_FIELDS = (47, 48)
 KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD, <linux/sched.h>
+MACHINE_ID_FILE = Path("/etc/machine-id")
+MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+READ_LIMIT = 64 * 1024  # bytes of a file that is asked for one fact
 
 
 class Liveness(StrEnum):
@@ -41,6 +46,15 @@ class ProcessIdentity:
     pid_namespace: str
     pid: int
     start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What tells a machine from others, over its boots. Names may be alike, and so are the ids of clones and of
+    containers from one image: neither is believed without the other."""
+
+    host: str
+    id: str  # empty where it has none, or an earlier version has not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,10 @@ class Processes(Protocol):
 
     def own(self) -> ProcessIdentity:
         """This process."""
+        ...
+
+    def machine(self) -> Machine:
+        """The machine of this process."""
         ...
 
     def liveness(self, identity: ProcessIdentity) -> Liveness:
@@ -193,6 +211,10 @@ class SystemProcesses:
         pid = os.getpid()
         return ProcessIdentity(machine_boot_id(), pid_namespace(), pid, start_ticks(pid) or 0)
 
+    def machine(self) -> Machine:
+        """The machine of this process."""
+        return Machine(os.uname().nodename, machine_id())
+
     def liveness(self, identity: ProcessIdentity) -> Liveness:
         """Compare boot id, namespace and start ticks before believing a pid."""
         self._reap()
@@ -246,6 +268,30 @@ class SystemProcesses:
                 self._ended.pop(oldest, None)
             if ended == pid:
                 self._children.discard(pid)
+
+
+def ended_by_reboot(
+    processes: Processes, identity: ProcessIdentity, there: Machine, *, one_machine: bool
+) -> bool:
+    """Whether the machine of a process has been booted since, which no process outlives. False where that is not
+    proved: another machine's boot says nothing.
+
+    ``one_machine``: whoever asks knows that no other machine works here; then the name is enough where an id lacks.
+    """
+    now, then = processes.own().machine_boot_id, identity.machine_boot_id
+    if not now or not then or now == then:
+        return False
+    here = processes.machine()
+    return here.host == there.host and (here.id == there.id if here.id and there.id else one_machine)
+
+
+def machine_id(file: Path = MACHINE_ID_FILE) -> str:
+    """What a machine keeps over its boots; empty where it has none. Not the id itself, which is not for everybody's
+    eyes, but one made of it."""
+    said = _read(str(file))
+    if not MACHINE_ID.fullmatch(said) or not said.strip("0"):
+        return ""
+    return hashlib.sha256(f"orchestrator {said}".encode()).hexdigest()[:32]
 
 
 def machine_boot_id() -> str:
@@ -333,7 +379,8 @@ def _stat_fields(pid: int | str) -> list[str]:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+        with Path(path).open(encoding="ascii", errors="replace") as source:
+            return source.read(READ_LIMIT).strip()
     except (OSError, ValueError):
         return ""
 

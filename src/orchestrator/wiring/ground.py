@@ -87,6 +87,7 @@ class Ground:
         """``state_id``: of the state folder, where processes of several machines have to have the same."""
         self.home = Home(state_id) if role == WORKER else SHARED_HOME
         self._state_id = "" if self.home else state_id
+        self.one_machine = bool(self.home) or not settings.on_postgres  # has this state folder at a time
         self.settings = settings
         self.role = role
         self.outside = outside
@@ -133,6 +134,7 @@ class Ground:
             sessions=SystemSessions(),
             clock=self.clock,
             environ=self.environ,
+            one_machine=self.one_machine,
         )
         self.health = HealthWatch(
             http=self.http,

@@ -86,6 +86,7 @@ class Work(Ground):
                 self.clock,
                 self.entropy,
                 may_adopt=(lambda: self.term.number() is not None) if self.home else (lambda: True),
+                one_machine=self.one_machine,
             ),
             AGENTS,
             self.folders,

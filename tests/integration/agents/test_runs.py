@@ -22,7 +22,7 @@ from orchestrator.domain.errors import OutsideError
 from orchestrator.domain.job import RunOutcome
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.entropy import SystemEntropy
-from orchestrator.runtime.process import Liveness, ProcessIdentity, SystemProcesses
+from orchestrator.runtime.process import Liveness, Machine, ProcessIdentity, SystemProcesses
 from tests.integration.agents.running import Bench
 from tests.waiting import wait_until
 
@@ -240,10 +240,34 @@ def test_run_of_which_nothing_can_be_proved_is_adopted(bench: Bench) -> None:
     assert bench.wait(adopted).summary == "enough"
 
 
-def test_reboot_has_ended_every_run_of_its_host(bench: Bench) -> None:
+class OnAMachine(SystemProcesses):
+    """Of this name and id."""
+
+    def __init__(self, host: str, id: str) -> None:
+        super().__init__()
+        self._machine = Machine(host, id)
+
+    def machine(self) -> Machine:
+        return self._machine
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "one_machine", "dead"),
+    [
+        ("ours", "ours", False, True),
+        ("theirs", "ours", True, False),
+        ("", "ours", False, False),  # two machines may be called alike
+        ("", "ours", True, True),
+        ("", "", True, True),
+    ],
+)
+def test_a_reboot_has_ended_every_run_of_its_machine(
+    bench: Bench, then: str, now: str, one_machine: bool, dead: bool
+) -> None:
     handle = bench.start("sleep", "300", orphan_ttl_s=3600)
     folder = RunFolder(handle.run_dir)
     started = wait_until(folder.started)
+    assert Machine(started.host, started.machine) == SystemProcesses().machine()
     bench.runs.stop(handle, "")
     bench.wait(handle)
     folder.exit_file.unlink()
@@ -251,11 +275,12 @@ def test_reboot_has_ended_every_run_of_its_host(bench: Bench) -> None:
     folder.started_file.unlink()
     folder.beat(started.at)
     before = ProcessIdentity("the boot before", "pid:[1]", 17, 4)
-    folder.claim(StartedRecord(Starter.CHILD, started.at, started.host, before))
-    assert bench.runs.adopt(handle.run_dir) is None
-    result = bench.runs.result(handle.run_dir)
-    assert result is not None
-    assert result.outcome is RunOutcome.CRASHED
+    folder.claim(StartedRecord(Starter.CHILD, started.at, "orch", before, then))
+    ours = OnAMachine("orch", now)
+    runs = Runs(ours, SystemClock(), SystemEntropy(), one_machine=one_machine)
+    assert (runs.adopt(handle.run_dir) is None) is dead
+    result = runs.result(handle.run_dir)
+    assert (result.outcome if result else None) is (RunOutcome.CRASHED if dead else None)
 
 
 class FullDisk(RunFolder):

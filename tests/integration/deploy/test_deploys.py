@@ -30,7 +30,14 @@ from orchestrator.deploy.runner import LOG_LIMIT
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, OutsideError, RequestRefused
 from orchestrator.domain.ids import Digest, Sha, WorkItem
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.process import Completed, Liveness, ProcessIdentity, SystemProcesses, pid_alive
+from orchestrator.runtime.process import (
+    Completed,
+    Liveness,
+    Machine,
+    ProcessIdentity,
+    SystemProcesses,
+    pid_alive,
+)
 from orchestrator.runtime.sessions import SystemSessions
 from tests.waiting import wait_until
 
@@ -49,7 +56,7 @@ class Site:
         self.processes = SystemProcesses()
         self.deployer = self.anew()
 
-    def anew(self, processes: SystemProcesses | None = None) -> CommandDeployer:
+    def anew(self, processes: SystemProcesses | None = None, *, one_machine: bool = False) -> CommandDeployer:
         """A deployer that knows nothing, as after a restart."""
         return CommandDeployer(
             self.folder / "state" / "deploys",
@@ -58,6 +65,7 @@ class Site:
             clock=SystemClock(),
             environ={**os.environ, "SECRET_OF_OURS": "hunter2"},
             bounds=BOUNDS,
+            one_machine=one_machine,
         )
 
     def start(self, script: str, **changes: object) -> DeployStart:
@@ -531,18 +539,62 @@ def test_waiting_ends_when_told_to_or_at_the_deadline(site: Site) -> None:
     assert pid_alive(site.command(start).pid)
 
 
-def test_a_reboot_ends_whatever_ran(site: Site) -> None:
-    start = site.start("sleep 600")
-    site.deployer.revoke(start)
-    folder = site.of(start)
+class Known(SystemProcesses):
+    """On a machine with a name and an id."""
+
+    def __init__(self, id: str, host: str = "orch") -> None:
+        super().__init__()
+        self._machine = Machine(host, id)
+
+    def machine(self) -> Machine:
+        return self._machine
+
+
+def _ran_before_a_boot(site: Site, start: DeployStart, machine: str) -> None:
+    """On a machine that is called like ours, before it was booted."""
+    site.anew(Known(machine)).revoke(start)
     claim = site.deployer.started(start)
     assert claim is not None
     before = ProcessIdentity("an-earlier-boot", "pid:[1]", os.getpid(), 1)
-    rebooted = dataclasses.replace(claim, by=Claimant.CHILD, runner=before, command=before)
-    (folder / STARTED_FILE).write_bytes(to_bytes(rebooted))
-    record = site.deployer.exit(start)
+    ran = dataclasses.replace(claim, by=Claimant.CHILD, host="orch", runner=before, command=before)
+    ran = dataclasses.replace(ran, machine=machine) if machine else ran
+    (site.of(start) / STARTED_FILE).write_bytes(to_bytes(ran))
+
+
+@pytest.mark.parametrize(("then", "now"), [("ours", "ours"), ("", "ours"), ("ours", ""), ("", "")])
+def test_a_reboot_ends_whatever_ran(site: Site, then: str, now: str) -> None:
+    """Where no other machine uses the state folder its name is enough, should its id not be known."""
+    start = site.start("sleep 600")
+    _ran_before_a_boot(site, start, then)
+    record = site.anew(Known(now), one_machine=not (then and now)).exit(start)
     assert record is not None
     assert record.ending is Ending.KILLED
+
+
+@pytest.mark.parametrize(("then", "now"), [("", "ours"), ("theirs", ""), ("", ""), ("theirs", "ours")])
+def test_a_machine_that_is_called_like_ours_is_not_taken_for_ours(site: Site, then: str, now: str) -> None:
+    """Two of one name may share a state folder: what runs on the other one is not ended by our boot."""
+    start = site.start("sleep 600")
+    _ran_before_a_boot(site, start, then)
+    ours = site.anew(Known(now), one_machine=bool(then and now))
+    assert ours.exit(start) is None
+    with pytest.raises(AuthorityUnreachable, match="could not be ended"):
+        ours.terminate(start)
+    assert not (site.of(start) / EXIT_FILE).exists()
+
+
+def test_a_clone_of_our_machine_with_a_name_of_its_own_is_not_taken_for_ours(site: Site) -> None:
+    start = site.start("sleep 600")
+    _ran_before_a_boot(site, start, "one image")
+    assert site.anew(Known("one image", "another name")).exit(start) is None
+
+
+def test_a_claim_says_on_which_machine_the_command_runs(site: Site) -> None:
+    start = site.start("exit 0")
+    site.deployer.start(start)
+    claim = site.deployer.started(start)
+    assert claim is not None
+    assert Machine(claim.host, claim.machine) == site.processes.machine()
 
 
 def test_another_machines_runner_is_never_taken_for_dead(site: Site) -> None:

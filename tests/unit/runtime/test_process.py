@@ -11,8 +11,11 @@ import pytest
 
 from orchestrator.runtime.process import (
     Liveness,
+    Machine,
     ProcessIdentity,
     SystemProcesses,
+    ended_by_reboot,
+    machine_id,
     pid_alive,
     process_state,
     start_ticks,
@@ -184,3 +187,60 @@ def test_our_own_group_is_no_pid() -> None:
 def test_our_own_pid_and_init_are_alive() -> None:
     assert pid_alive(os.getpid())
     assert pid_alive(1)
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [
+        ("0123456789abcdef0123456789abcdef\n", True),
+        ("", False),  # as images have it
+        ("uninitialized\n", False),
+        ("0" * 32, False),
+        ("0123456789abcdef" * 100_000, False),
+        (None, False),
+    ],
+    ids=["an-id", "empty", "uninitialized", "zeros", "endless", "none"],
+)
+def test_a_machine_is_known_by_what_it_keeps_over_its_boots(
+    tmp_path: Path, written: str | None, known: bool
+) -> None:
+    file = tmp_path / "machine-id"
+    if written is not None:
+        file.write_text(written)
+    said = machine_id(file)
+    assert bool(said) is known
+    assert said == machine_id(file)
+    assert said != (written or "another").strip()  # it is not for everybody's eyes
+
+
+HERE = Machine("one", "a")
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "one_machine", "ended"),
+    [
+        (HERE, HERE, False, True),
+        (HERE, Machine("one", "b"), True, False),  # two of one name
+        (HERE, Machine("two", "a"), True, False),  # a clone
+        (HERE, Machine("one", ""), False, False),
+        (HERE, Machine("one", ""), True, True),
+        (Machine("one", ""), HERE, False, False),
+        (Machine("one", ""), Machine("one", ""), False, False),
+        (Machine("one", ""), Machine("one", ""), True, True),
+        (Machine("one", ""), Machine("two", ""), True, False),
+    ],
+)
+def test_a_boot_ends_what_ran_on_the_very_machine(
+    here: Machine, there: Machine, one_machine: bool, ended: bool
+) -> None:
+    class Here(SystemProcesses):
+        def machine(self) -> Machine:
+            return here
+
+    processes = Here()
+    own = processes.own()
+    before = dataclasses.replace(own, machine_boot_id="the boot before")
+    assert ended_by_reboot(processes, before, there, one_machine=one_machine) is ended
+    unknown = dataclasses.replace(own, machine_boot_id="")
+    for lives in (own, unknown):
+        assert not ended_by_reboot(processes, lives, there, one_machine=one_machine)

@@ -15,7 +15,7 @@ from orchestrator.agents.agent import Agent, AgentTask, limits_of
 from orchestrator.agents.brief import Brief
 from orchestrator.agents.prompt import write_brief
 from orchestrator.agents.runs import RunHandle, Runs
-from orchestrator.db import evidence, jobs, tasks
+from orchestrator.db import evidence, jobs, leases, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
 from orchestrator.domain.ids import SHARED_HOME, Home, JobId, RunId
@@ -120,6 +120,7 @@ class Launcher:
             self._environ,
         )
         with self._database.write() as tx:
+            leases.lock_epoch(tx, task.id)  # as whoever moves the task does, before its rows
             if not jobs.still_claimed(tx, job):
                 raise LostRace(f"{task.work_item} no longer wants its {role}.")
             run_id = jobs.add_run(

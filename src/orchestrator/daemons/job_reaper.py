@@ -14,7 +14,7 @@ from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.db import events, jobs, tasks
 from orchestrator.db.database import Database
 from orchestrator.domain.ids import BootId
-from orchestrator.domain.job import Job
+from orchestrator.domain.job import AgentRun, Job
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.launcher import Launcher
@@ -145,7 +145,7 @@ class JobReaper:
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
         if run is None:
-            return "not_finalised" if self._reap(job, "nobody was at it any more") else "lost"
+            return "not_finalised" if self._reap(job, "nobody was at it any more", None) else "lost"
         self._lost.resume(job, run)
         return "not_finalised"
 
@@ -163,7 +163,7 @@ class JobReaper:
             return "backstop"
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
-        if (run is None or self._launcher.result(run) is not None) and self._reap(job, reason):
+        if (run is None or self._launcher.result(run) is not None) and self._reap(job, reason, run):
             self._worker.give_up(job.id)
             self._wakeups.everything()
         return "backstop"
@@ -177,9 +177,9 @@ class JobReaper:
             work_item = tasks.get(tx, job.task_id).work_item
             events.lesson(tx, "reaped-job", f"{work_item} {job.kind}: {reason}", task_id=job.task_id)
 
-    def _reap(self, job: Job, reason: str) -> bool:
+    def _reap(self, job: Job, reason: str, judged: AgentRun | None) -> bool:
         with self._database.write() as tx:
-            if requeue(tx, job, reason, Actor.REAPER) is None:
+            if requeue(tx, job, reason, Actor.REAPER, judged=judged) is None:
                 return False
         self._wake(job)
         return True

@@ -150,7 +150,7 @@ class LostJobs:
             if self._process(tx, job.claimed_by) != owner:
                 return Found.LOST
             reason = f"its worker is lost: {home or 'it is not known'}"
-            status = requeue(tx, job, reason, actor)
+            status = requeue(tx, job, reason, actor, judged=run)
             if status is not None:
                 jobs.finish_run(tx, run.id, RunResult(RunOutcome.LOST, None, Usage(), reason))
         return Found.REQUEUED if status is not None else Found.LOST
@@ -166,7 +166,7 @@ class LostJobs:
         with self._database.write() as tx:
             if self._process(tx, job.claimed_by) != owner:
                 return Found.LOST
-            status = requeue(tx, job, "its owner died", actor, free=job.kind.only_looks)
+            status = requeue(tx, job, "its owner died", actor, judged=None, free=job.kind.only_looks)
         return Found.REQUEUED if status is not None else Found.LOST
 
     def _hangs(self, job: Job, owner: ProcessRow | None, now: str) -> bool:
@@ -180,9 +180,17 @@ class LostJobs:
         return leases.process(tx, boot_id, self._ttl_s) if boot_id else None
 
 
-def requeue(tx: Tx, job: Job, reason: str, actor: Actor, *, free: bool = False) -> JobStatus | None:
+def requeue(
+    tx: Tx, job: Job, reason: str, actor: Actor, *, judged: AgentRun | None, free: bool = False
+) -> JobStatus | None:
     """Take a running job from whoever has it: back to the queue, or failed where its attempts are used up, told in the
-    task's story. None where somebody else was first."""
+    task's story. None where somebody else was first, be it its owner that has started an agent since the job's run was
+    ``judged``."""
+    if not jobs.still_claimed(tx, job):  # which holds the job: from here on no run is added
+        return None
+    run = jobs.open_run_of_job(tx, job.id)
+    if run is not None and (judged is None or run.id != judged.id):
+        return None
     status = jobs.reap_running_job(tx, job, reason, free=free)
     if status is None:
         return None

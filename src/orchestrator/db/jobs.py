@@ -177,9 +177,10 @@ def cancel_active(tx: Tx, task_id: TaskId, reason: str) -> list[JobId]:
 
 
 def still_claimed(tx: Tx, job: Job) -> bool:
-    """Whether a job is still as this process has claimed it: neither cancelled nor reaped since."""
-    now = get(tx, job.id)
-    return (now.claimed_by, now.claims) == (job.claimed_by, job.claims)
+    """Whether a job is still claimed as it was: neither cancelled nor reaped since. In a ``write`` that stays so until
+    the transaction ends."""
+    now = _must(tx.one("jobs.claim_of", job_id=job.id))
+    return (now["claimed_by"], now["claims"]) == (job.claimed_by, job.claims)
 
 
 def get(tx: Tx, job_id: JobId) -> Job:

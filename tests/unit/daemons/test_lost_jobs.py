@@ -266,6 +266,23 @@ def test_an_owner_that_was_heard_of_since_it_was_judged_keeps_its_jobs(shop: Sho
     assert (shop.owner(job), shop.hands.adopted) == (OTHER, [])
 
 
+def test_an_owner_that_has_started_its_agent_since_it_was_judged_keeps_it(shop: Shop) -> None:
+    """It was taken for dead while the database was out of its reach, and went on before it could say that it lives."""
+    job = shop.left(run=False)
+
+    def goes_on() -> None:
+        shop.processes.then = lambda: None
+        with shop.store.database.write() as tx:
+            assert jobs.still_claimed(tx, job)
+            jobs.add_run(tx, job, agent="command", model=None, run_dir=str(shop.home / "run"))
+
+    shop.processes.then = goes_on
+    assert shop.reaper.run_once()["dead_owner"] == 0
+    assert (shop.job(job).status, shop.owner(job), shop.hands.watched) == (JobStatus.RUNNING, OTHER, [])
+    assert shop.reaper.run_once()["dead_owner"] == 1
+    assert (shop.owner(job), shop.hands.watched) == (ME, [job.id])  # the one run there is
+
+
 def test_two_that_find_a_job_act_once(shop: Shop, store: Store) -> None:
     """The job is claimed before its run is touched."""
     job = shop.left()

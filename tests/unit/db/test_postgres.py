@@ -11,7 +11,9 @@ import psycopg
 import pytest
 
 import orchestrator.db
-from orchestrator.db import effects, events, leases, repositories, tasks
+from orchestrator.daemons.lost_jobs import requeue
+from orchestrator.db import effects, events, jobs, leases, repositories, tasks
+from orchestrator.db.database import Tx
 from orchestrator.db.postgres import UNKNOWN, PostgresDatabase
 from orchestrator.db.postgres_connection import conninfo_of, server_of
 from orchestrator.db.postgres_text import text_of, translated
@@ -20,6 +22,7 @@ from orchestrator.domain.effect import EffectName
 from orchestrator.domain.errors import ConfigError, ConstraintRefused, DatabaseError, InvariantError, LostRace
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import BootId, TaskId, TransitionId
+from orchestrator.domain.job import JobKind, JobStatus
 from orchestrator.domain.lease import Actor, Lease
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Task
@@ -135,6 +138,43 @@ def test_the_epoch_row_is_locked_until_the_commit(store: Store, task: Task) -> N
             assert tasks.update_task_stage_cas(tx, task.id, task.stage, Stage.REVIEW, epoch=task.epoch)
         with pytest.raises(LostRace, match=f"is at epoch {task.epoch + 1}"):
             late.result(20)
+
+
+@pytest.mark.parametrize("started_first", [True, False])
+def test_an_agent_is_started_or_its_job_is_given_back(
+    store: Store, task: Task, opened: Callable[..., PostgresDatabase], started_first: bool
+) -> None:
+    """Never both: it would be paid for twice."""
+    with store.database.write() as tx:
+        jobs.enqueue(tx, task, jobs.NewJob(JobKind.DEVELOPER))
+        job = jobs.claim_next_job(tx, BootId("me"))
+    assert job is not None
+
+    def start(tx: Tx) -> bool:
+        wanted = jobs.still_claimed(tx, job)
+        if wanted:
+            jobs.add_run(tx, job, agent="command", model=None, run_dir="/run")
+        return wanted
+
+    def give_back(tx: Tx) -> bool:
+        return requeue(tx, job, "its owner died", Actor.REAPER, judged=None) is not None
+
+    first, second = (start, give_back) if started_first else (give_back, start)
+
+    def afterwards() -> bool:
+        with opened().write() as tx:
+            return second(tx)
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.database.write() as tx:
+            assert first(tx)
+            late = pool.submit(afterwards)
+            wait_until(lambda: late.done() or waits_for_a_lock(store))
+            assert not late.done()
+        assert not late.result(20)
+    with store.database.read() as tx:
+        assert (jobs.open_run_of_job(tx, job.id) is not None) is started_first
+        assert jobs.get(tx, job.id).status is (JobStatus.RUNNING if started_first else JobStatus.QUEUED)
 
 
 def test_a_stage_write_waits_for_whoever_stores_an_intent(store: Store, task: Task) -> None:

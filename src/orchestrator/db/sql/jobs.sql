@@ -114,6 +114,9 @@ RETURNING id;
 -- name: get
 SELECT * FROM jobs WHERE id = :job_id;
 
+-- name: claim_of
+SELECT claimed_by, claims FROM jobs WHERE id = :job_id /* postgres: FOR UPDATE */;
+
 -- name: of_step
 SELECT * FROM jobs WHERE task_id = :task_id AND stage = :stage AND round = :round AND kind = :kind
 ORDER BY id DESC LIMIT 1;

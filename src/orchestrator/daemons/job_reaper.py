@@ -18,6 +18,7 @@ from orchestrator.domain.job import AgentRun, Job
 from orchestrator.domain.lease import Actor
 from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.launcher import Launcher
+from orchestrator.monitor import FREE_STARTS
 from orchestrator.observability.never_raise import never_raises
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.wakeups import Wakeups
@@ -138,14 +139,20 @@ class JobReaper:
         return "dead_owner" if found in (Found.ADOPTED, Found.REQUEUED) else found.value
 
     def _tier_2(self, job: Job) -> str:
-        """Nobody in this process is at it any more: watch its run again after a grace, and finalise it with that."""
+        """Nobody in this process is at it any more: watch its run again after a grace, and finalise it with that.
+
+        One without a run goes back. It costs no attempt, for what it had come to, or its claim, could not be stored.
+        """
         now = self._clock.boottime()
         if now - self._left_at.setdefault(job.id, now) < self._grace_s:
             return "within_grace"
         with self._database.read() as tx:
             run = jobs.open_run_of_job(tx, job.id)
         if run is None:
-            return "not_finalised" if self._reap(job, "nobody was at it any more", None) else "lost"
+            free = job.claims - job.attempts < FREE_STARTS
+            gone = self._reap(job, "nobody was at it any more", None, free=free)
+            self._left_at.pop(job.id, None)  # whoever claims it next has a grace of its own
+            return "not_finalised" if gone else "lost"
         self._lost.resume(job, run)
         return "not_finalised"
 
@@ -177,9 +184,9 @@ class JobReaper:
             work_item = tasks.get(tx, job.task_id).work_item
             events.lesson(tx, "reaped-job", f"{work_item} {job.kind}: {reason}", task_id=job.task_id)
 
-    def _reap(self, job: Job, reason: str, judged: AgentRun | None) -> bool:
+    def _reap(self, job: Job, reason: str, judged: AgentRun | None, *, free: bool = False) -> bool:
         with self._database.write() as tx:
-            if requeue(tx, job, reason, Actor.REAPER, judged=judged) is None:
+            if requeue(tx, job, reason, Actor.REAPER, judged=judged, free=free) is None:
                 return False
         self._wake(job)
         return True

@@ -16,7 +16,7 @@ from orchestrator.check_runner import CheckRunner, Interrupted
 from orchestrator.daemons.run_watch import RunWatch, Watched
 from orchestrator.db import events, evidence, jobs, lanes, tasks
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import ConfigError, LostRace, OutsideError
+from orchestrator.domain.errors import ConfigError, DatabaseError, LostRace, OutsideError
 from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RepoName
 from orchestrator.domain.job import AgentRun, Job, JobStatus
@@ -268,8 +268,15 @@ class QueueWorker:
 
     @never_raises(False, log)
     def _safely(self, work: Callable[[threading.Event], None], stop: threading.Event) -> bool:
-        """A fault in one job, even one of ours, never stops the queue (law 9)."""
-        work(stop)
+        """A fault in one job, even one of ours, never stops the queue (law 9).
+
+        One of the database is none of the job's: what came of it could not be stored, or read what it needs. It stays
+        as it is, and the reaper's second tier gives it back.
+        """
+        try:
+            work(stop)
+        except DatabaseError as error:
+            log.warning("job not ended yet; the reaper goes on with it", reason=str(error))
         return True
 
     @never_raises(None, log)
@@ -297,6 +304,8 @@ class QueueWorker:
         except Interrupted:
             self._interrupted(job)
             return
+        except DatabaseError:
+            raise  # see _safely
         except OutsideError as error:
             if job.attempts >= job.max_attempts:
                 self._engine.finish_job(job, JobStatus.FAILED, error=str(error))

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.check_runner import Interrupted
+from orchestrator.daemons.job_reaper import JobReaper
 from orchestrator.daemons.queue_worker import QueueWorker
 from orchestrator.db import jobs, tasks
 from orchestrator.domain.errors import DatabaseError
@@ -15,12 +16,13 @@ from orchestrator.domain.ids import BootId, JobId, RunId, Sha, TaskId
 from orchestrator.domain.job import JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.stage import Stage
 from orchestrator.launcher import Flight
+from orchestrator.monitor import FREE_STARTS
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.runtime.wakeups import Wakeups
 from tests.fixtures_db import REPO, Store
 from tests.waiting import PATIENCE_S, wait_until
 
-ME = BootId("me")
+ME, GRACE_S = BootId("me"), 120.0
 
 
 @dataclass
@@ -176,3 +178,62 @@ def test_a_run_whose_end_cannot_be_stored_is_left_to_whoever_looks_next(store: S
     assert [name for name in asked if name != "advance_stage"] == []
     with store.database.read() as tx:
         assert jobs.get(tx, job).status is JobStatus.RUNNING
+
+
+@pytest.mark.parametrize("kind", [JobKind.CI, JobKind.DEVELOPER])
+def test_a_database_that_is_away_for_a_moment_fails_no_job(store: Store, kind: JobKind) -> None:
+    """A check that has passed, or an agent that could not be recorded, is begun anew; at its last attempt, too."""
+    said: list[JobStatus] = []
+
+    class Engine(Anything):
+        def finish_job(self, job: jobs.Job, status: JobStatus, **how: object) -> bool:
+            said.append(status)
+            if status is JobStatus.DONE:
+                raise DatabaseError("The server closed the connection.")
+            return True
+
+    class Away(Anything):
+        def start(self, *args: object) -> Flight:
+            raise DatabaseError("The server closed the connection.")
+
+    bench, nobody = Bench(store), cast(Any, Anything())
+    worker = QueueWorker(
+        store.database, cast(Any, Engine()), cast(Any, Away()), nobody, nobody, nobody, boot_id=ME, max_agents=1,
+        max_checks=1, interval_s=1.0, clock=store.clock, wakeups=Wakeups(), telemetry=Telemetry(),
+        open_repositories=lambda: frozenset({REPO}),
+    )  # fmt: skip
+    reaper = JobReaper(
+        store.database, nobody, worker, nobody, boot_id=ME, clock=store.clock, interval_s=1.0,
+        finalize_grace_s=GRACE_S, max_running_s=3600.0, wakeups=Wakeups(),
+    )  # fmt: skip
+    with store.database.write() as tx:
+        job = jobs.enqueue(tx, tasks.get(tx, bench.task), jobs.NewJob(kind, max_attempts=1))
+    assert worker.run_once() == {"started": 1}
+    wait_until(lambda: not worker.handles(job))
+    assert said == ([JobStatus.DONE] if kind is JobKind.CI else [])
+    reaper.run_once()
+    store.clock.advance(GRACE_S + 1)
+    assert reaper.run_once()["not_finalised"] == 1
+    with store.database.read() as tx:
+        found = jobs.get(tx, job)
+    assert (found.status, found.attempts) == (JobStatus.QUEUED, 0)
+
+
+def test_a_job_that_is_always_left_ends_all_the_same(store: Store) -> None:
+    """It might be what keeps its end from being stored."""
+    bench, nobody = Bench(store), cast(Any, Anything())
+    reaper = JobReaper(
+        store.database, nobody, cast(Any, Anything()), nobody, boot_id=ME, clock=store.clock, interval_s=1.0,
+        finalize_grace_s=GRACE_S, max_running_s=3600.0, wakeups=Wakeups(),
+    )  # fmt: skip
+    with store.database.write() as tx:
+        job = jobs.enqueue(tx, tasks.get(tx, bench.task), jobs.NewJob(JobKind.CI, max_attempts=1))
+    for claim in range(1, FREE_STARTS + 2):
+        with store.database.write() as tx:
+            assert jobs.claim_next_job(tx, ME) is not None
+        reaper.run_once()
+        store.clock.advance(GRACE_S + 1)
+        assert reaper.run_once()["not_finalised"] == 1
+        with store.database.read() as tx:
+            status = jobs.get(tx, job).status
+        assert status is (JobStatus.QUEUED if claim <= FREE_STARTS else JobStatus.FAILED)

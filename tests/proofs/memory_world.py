@@ -388,6 +388,9 @@ class _NoRuns:
     def running_for(self, job_id: int) -> None:
         return None
 
+    def at_work(self) -> dict[int, int]:
+        return {}
+
 
 class StopAt:
     """Stops an installation before a step of the pipeline, as if something outside had failed there."""

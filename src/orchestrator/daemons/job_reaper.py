@@ -1,4 +1,5 @@
-"""The reaper: tier 1 a dead owner, tier 2 a run that nobody watches any more, tier 3 the backstop (S-07).
+"""The reaper: tier 1 a dead owner, tier 2 a run that nobody watches any more, tier 3 the backstop (S-07). And the net
+under a lost word that what this process is at has been cancelled.
 
 It never acts beside a live owner; every change is a rowcount guard that somebody else may have won. Each job is judged
 by itself: one that cannot be judged is told, and the pass goes on (law 9).
@@ -6,6 +7,7 @@ by itself: one that cannot be judged is told, and the pass goes on (law 9).
 
 import threading
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -67,11 +69,14 @@ class JobReaper:
         self._noted: set[int] = set()  # jobs whose backstop is in the journal
         self._told: dict[int, float] = {}  # job → when it was first told to end
         self._left_at: dict[int, float] = {}  # job → when nobody was first seen at it
+        self._unwanted: set[int] = set()  # jobs of ours that are being ended
 
     def run_once(self) -> dict[str, int]:
         """One pass over all running jobs."""
         counts = dict.fromkeys(ENDED, 0)
+        at_work = self._worker.at_work()  # before the list: what is claimed meanwhile is on it
         running = self._running()
+        self._end_unwanted(at_work, running)
         there = {job.id for job in running}
         self._left_at = {job_id: at for job_id, at in self._left_at.items() if job_id in there}
         self._noted &= there
@@ -107,6 +112,17 @@ class JobReaper:
             found += page
             if len(page) < PAGE:
                 return found
+
+    def _end_unwanted(self, at_work: Mapping[int, int], running: Sequence[Job]) -> None:
+        """End what this process is at for jobs that were cancelled, or given back and claimed anew: whoever did so may
+        not have reached us. What another process has adopted is one and the same run, which goes on."""
+        wanted: dict[int, int] = {job.id: job.claims for job in running}
+        unwanted = {job_id for job_id, claims in at_work.items() if wanted.get(job_id) != claims}
+        for job_id in unwanted:
+            if job_id not in self._unwanted:
+                log.info("what is no longer wanted is ended", job=job_id)
+            self._worker.end(job_id, at_work[job_id], "the task no longer wants it")
+        self._unwanted = unwanted
 
     def _left(self, why: str) -> None:
         with self._counting:

@@ -43,6 +43,7 @@ class _Underway:
     stop: threading.Event
     thread: threading.Thread | None  # None: the run watch has it
     began: float  # seconds of CLOCK_BOOTTIME
+    claims: int  # of the job, when it was claimed for this
 
 
 class QueueWorker:
@@ -160,6 +161,19 @@ class QueueWorker:
             underway = self._underway.get(job_id)
         return None if underway is None else self._clock.boottime() - underway.began
 
+    def at_work(self) -> dict[int, int]:
+        """The jobs that this process is at, each with the number of its claim."""
+        with self._lock:
+            return {job_id: underway.claims for job_id, underway in self._underway.items()}
+
+    def end(self, job_id: int, claims: int, reason: str) -> None:
+        """Have what runs for a claim of a job ended, as whoever cancels it does."""
+        with self._lock:
+            underway = self._underway.get(job_id)
+        if underway is not None and underway.claims == claims:
+            self._stop_one(JobId(job_id), underway.stop, reason)
+            self._watched.wake()
+
     def give_up(self, job_id: int) -> None:
         """The thread at this job hangs, and the job has been taken from it: its place is free."""
         with self._lock:
@@ -204,7 +218,8 @@ class QueueWorker:
             target=self._guarded, args=(job, work, stop), name=f"orch-job-{job.id}", daemon=True
         )
         with self._lock:
-            self._underway[job.id] = _Underway(job.kind.agent, stop, thread, self._clock.boottime())
+            began = self._clock.boottime()
+            self._underway[job.id] = _Underway(job.kind.agent, stop, thread, began, job.claims)
             if self._stopping.is_set():  # the others have been told already
                 stop.set()
             thread.start()  # before anybody can find it here and wait for its end
@@ -217,7 +232,8 @@ class QueueWorker:
             self._watched.wake()
 
         with self._lock:
-            self._underway[job.id] = _Underway(job.kind.agent, watched.stop, None, self._clock.boottime())
+            began = self._clock.boottime()
+            self._underway[job.id] = _Underway(job.kind.agent, watched.stop, None, began, job.claims)
             if self._stopping.is_set():
                 watched.stop.set()
         watched.end = end

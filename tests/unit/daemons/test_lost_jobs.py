@@ -53,6 +53,9 @@ class Hands:
     def resume(self, job: Job, run: AgentRun, flight: object) -> None:
         self.watched.append(job.id)
 
+    def at_work(self) -> dict[int, int]:
+        return {}
+
     def running_for(self, job_id: int) -> float | None:
         return 0.0 if job_id in self.watched else None
 

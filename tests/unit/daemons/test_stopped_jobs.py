@@ -44,6 +44,14 @@ class Runs:
 
     def __init__(self) -> None:
         self.told = threading.Event()
+        self.looked_at = threading.Event()
+
+    def has_ended(self, flight: object) -> bool:
+        return False
+
+    def keep(self, flight: object, kept_at: float | None) -> float:
+        self.looked_at.set()
+        return 0.0
 
     def wait(self, flight: object, stop: threading.Event) -> RunResult | None:
         wait_until(lambda: stop.is_set() or self.told.is_set())
@@ -73,6 +81,10 @@ class Bench:
             store.database, nobody, runs, nobody, cast(Any, self.looks), nobody, boot_id=ME, max_agents=1,
             max_checks=2, interval_s=1.0, clock=store.clock, wakeups=self.wakeups, telemetry=Telemetry(),
             open_repositories=lambda: frozenset({REPO}),
+        )  # fmt: skip
+        self.reaper = JobReaper(
+            store.database, runs, self.worker, nobody, boot_id=ME, clock=store.clock, interval_s=1.0,
+            finalize_grace_s=GRACE_S, max_running_s=3600.0, wakeups=self.wakeups,
         )  # fmt: skip
         task = store.new_task(stage=Stage.DEVELOPMENT)
         with store.database.write() as tx:
@@ -137,6 +149,50 @@ def test_a_run_whose_job_is_cancelled_before_it_is_watched_again_is_ended(bench:
     bench.worker.resume(job, cast(Any, None), Flight(RunId(1), job, cast(Any, None)))
     wait_until(bench.runs.told.is_set)
     wait_until(lambda: not bench.worker.handles(job_id))
+
+
+def test_a_check_whose_cancel_was_not_heard_is_ended_by_the_reaper(bench: Bench) -> None:
+    """Another service has cancelled it, and its word was lost on the way."""
+    first = bench.queue()
+    assert bench.worker.run_once() == {"started": 1}
+    wait_until(lambda: bench.looks.began == [first])
+    bench.reaper.run_once()
+    assert bench.worker.handles(first)
+    assert bench.cancel() == [first]
+    second = bench.queue()
+    assert bench.worker.run_once() == {"started": 1}
+    bench.reaper.run_once()
+    wait_until(lambda: not bench.worker.handles(first))
+    assert bench.looks.ended == [first]
+    assert bench.worker.handles(second)
+    bench.worker.stop()
+    assert bench.worker.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("then", ["nothing", "adopted", "cancelled", "claimed anew"])
+def test_an_agent_whose_cancel_was_not_heard_is_ended_by_the_reaper(bench: Bench, then: str) -> None:
+    """Where another process has adopted it, it is watched there: one and the same run."""
+    job_id = bench.queue()
+    with bench.store.database.write() as tx:
+        job = jobs.claim_next_job(tx, ME)
+    assert job is not None
+    bench.worker.resume(job, cast(Any, None), Flight(RunId(1), job, cast(Any, None)))
+    assert bench.runs.looked_at.wait(PATIENCE_S)  # from here on the watch asks no more whether it is wanted
+    with bench.store.database.write() as tx:
+        if then == "adopted":
+            assert jobs.adopt(tx, job, BootId("another"))
+        elif then == "cancelled":
+            assert jobs.cancel_active(tx, bench.task, "it moved") == [job_id]
+        elif then == "claimed anew":
+            assert jobs.reap_running_job(tx, job, "its owner died") is JobStatus.QUEUED
+            assert jobs.claim_next_job(tx, BootId("another")) is not None
+    bench.reaper.run_once()
+    ended = then in ("cancelled", "claimed anew")
+    if ended:
+        wait_until(lambda: not bench.worker.handles(job_id))
+    assert bench.runs.told.is_set() is ended
+    bench.worker.stop()
+    assert bench.worker.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize("at", ["conclude", "wait"])
@@ -221,19 +277,15 @@ def test_a_database_that_is_away_for_a_moment_fails_no_job(store: Store, kind: J
 
 def test_a_job_that_is_always_left_ends_all_the_same(store: Store) -> None:
     """It might be what keeps its end from being stored."""
-    bench, nobody = Bench(store), cast(Any, Anything())
-    reaper = JobReaper(
-        store.database, nobody, cast(Any, Anything()), nobody, boot_id=ME, clock=store.clock, interval_s=1.0,
-        finalize_grace_s=GRACE_S, max_running_s=3600.0, wakeups=Wakeups(),
-    )  # fmt: skip
+    bench = Bench(store)
     with store.database.write() as tx:
         job = jobs.enqueue(tx, tasks.get(tx, bench.task), jobs.NewJob(JobKind.CI, max_attempts=1))
     for claim in range(1, FREE_STARTS + 2):
         with store.database.write() as tx:
             assert jobs.claim_next_job(tx, ME) is not None
-        reaper.run_once()
+        bench.reaper.run_once()
         store.clock.advance(GRACE_S + 1)
-        assert reaper.run_once()["not_finalised"] == 1
+        assert bench.reaper.run_once()["not_finalised"] == 1
         with store.database.read() as tx:
             status = jobs.get(tx, job).status
         assert status is (JobStatus.QUEUED if claim <= FREE_STARTS else JobStatus.FAILED)

@@ -27,6 +27,12 @@ def enter(tx: Tx, home: Home, *, host: str, folder: str, lost_after_s: float) ->
     tx.execute("homes.enter", home=home, host=host, folder=folder, lost_after_s=lost_after_s)
 
 
+def claim(tx: Tx, home: Home, *, host: str, folder: str, lost_after_s: float) -> None:
+    """Say that a folder is a worker's, before it is known whether that may begin. It is no sign of life: a home that is
+    known stays as it is."""
+    tx.execute("homes.claim", home=home, host=host, folder=folder, lost_after_s=lost_after_s)
+
+
 def seen(tx: Tx, home: Home) -> None:
     """A sign of life."""
     tx.execute("homes.seen", home=home)

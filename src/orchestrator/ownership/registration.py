@@ -50,20 +50,23 @@ class Registration:
         :raises OperatorError: another living process has other switches, or a worker's folder is not its own; this one
             is off the list again.
         """
-        since = self.clock.boottime()
+        since, own = self.clock.boottime(), self.own_home
         with self.database.write() as tx:
             leases.register_process(
                 tx, self.boot_id, self.host, self.processes.own(), self.role, self.switches
             )
-            if self.own_home is not None:
-                own = self.own_home
-                homes.enter(tx, own.home, host=self.host, folder=own.folder, lost_after_s=own.lost_after_s)
+            if own is not None:
+                homes.claim(tx, own.home, host=self.host, folder=own.folder, lost_after_s=own.lost_after_s)
         # Looked for once we are on the list: of two that start, one sees the other.
         refused = self._why_not_together()
         if refused is not None:
             with self.database.write() as tx:
                 leases.forget_process(tx, self.boot_id)
             raise refused
+        if own is not None:
+            # Not before: who is refused again and again would keep alive what nobody looks after.
+            with self.database.write() as tx:
+                homes.enter(tx, own.home, host=self.host, folder=own.folder, lost_after_s=own.lost_after_s)
         self.term.renew(since)
 
     def beat(self) -> bool:

@@ -220,6 +220,24 @@ def test_a_worker_has_a_state_folder_of_its_own_beside_the_others_and_is_heard_o
         assert (found.lost, found.host, found.folder) == (lost, "one", "/state")
 
 
+def test_a_worker_that_is_refused_again_and_again_keeps_its_home_no_longer_alive(store: Store) -> None:
+    """Nobody looks after what lies there: it is to be done anew elsewhere."""
+    worker = registration(store, home=Home("mine"))
+    worker.enter()
+    worker.leave()
+    registration(store, boot_id=BootId("other"), scope=Scope(enabled=False)).enter()
+    for _ in range(4):
+        store.clock.advance(300.0)
+        with store.database.write() as tx:
+            leases.heartbeat(tx, BootId("other"))
+        with pytest.raises(OperatorError, match="runs with other switches"):
+            worker.enter()
+    with store.database.read() as tx:
+        found = homes.get(tx, Home("mine"))
+    assert found is not None
+    assert found.lost
+
+
 @pytest.mark.parametrize("worker_first", [True, False])
 def test_no_state_folder_is_an_orchestrator_s_and_a_worker_s(store: Store, worker_first: bool) -> None:
     served = registration(store, boot_id=BootId("first"), state="one-folder")

@@ -4,6 +4,10 @@ VALUES (:home, :host, :folder, :lost_after_s, utc_now())
 ON CONFLICT (home) DO UPDATE SET host = excluded.host, folder = excluded.folder,
                                  lost_after_s = excluded.lost_after_s, seen_at = excluded.seen_at;
 
+-- name: claim
+INSERT INTO homes (home, host, folder, lost_after_s, seen_at)
+VALUES (:home, :host, :folder, :lost_after_s, utc_now()) ON CONFLICT (home) DO NOTHING;
+
 -- name: seen
 UPDATE homes SET seen_at = utc_now() WHERE home = :home;
 

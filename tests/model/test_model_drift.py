@@ -50,6 +50,12 @@ SLOT = "INSERT INTO slots VALUES ('merge:sample', 'sample', 'task', :task, utc_n
 # --- the pipeline -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def database_kind() -> str:
+    """Triggers are read by their text; those of a server are held to them in `test_migrate_postgres`."""
+    return "sqlite"
+
+
 @pytest.mark.parametrize("configuration", [*SHORT, *LONG], ids=lambda chosen: chosen.name)
 def test_the_models_parts_stand_for_all_steps_in_order(configuration: Configuration) -> None:
     parts = parts_of(configuration.driven, CREATED)

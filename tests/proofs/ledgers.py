@@ -80,6 +80,10 @@ class Ledgers(Protocol):
         """Write, as a person with a database's shell would."""
         ...
 
+    def unguard(self, database: Path, table: str, *triggers: str) -> None:
+        """Take these guards of a table out, or all that it has."""
+        ...
+
     def held(self, database: Path) -> bool:
         """Whether somebody is in the middle of a write transaction, and stays there."""
         ...
@@ -125,6 +129,11 @@ class Files:
     def change(self, database: Path, statement: str) -> None:
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute(statement)
+
+    def unguard(self, database: Path, table: str, *triggers: str) -> None:
+        known = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+        for name in triggers or [row["name"] for row in self.rows(database, known, (table,))]:
+            self.change(database, f"DROP TRIGGER {name}")
 
     def held(self, database: Path) -> bool:
         with closing(sqlite3.connect(database, timeout=INSIDE_S, isolation_level=None)) as connection:
@@ -185,6 +194,10 @@ class Databases:
 
     def change(self, database: Path, statement: str) -> None:
         self._connection(database.read_text()).execute(translated(statement).encode(), [])
+
+    def unguard(self, database: Path, table: str, *triggers: str) -> None:
+        for name in triggers or ["USER"]:
+            self.change(database, f"ALTER TABLE {table} DISABLE TRIGGER {name}")
 
     def held(self, database: Path) -> bool:
         clock, never = SystemClock(), threading.Event()

@@ -24,8 +24,7 @@ def main_went_back(world: World) -> None:
 
 
 def merged_and_cancelled(world: World) -> None:
-    for trigger in world.rows("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'tasks'"):
-        world.change(f"DROP TRIGGER {trigger['name']}")
+    world.unguard("tasks")
     world.change("UPDATE tasks SET stage = 'cancelled'")
 
 
@@ -101,8 +100,7 @@ WRONGS: dict[Callable[[World], None], str] = {
 @pytest.mark.parametrize("wrong", WRONGS, ids=list(WRONGS.values()))
 def test_what_does_not_agree_is_found(wrong: Callable[[World], None], delivered: World) -> None:
     assert oracle.at_the_end(delivered) == []
-    for trigger in ("effects_move_forward", "slots_of_living_tasks"):
-        delivered.change(f"DROP TRIGGER IF EXISTS {trigger}")
+    delivered.unguard("effects", "effects_move_forward")
     wrong(delivered)
     kinds = {finding.split(":")[0] for finding in oracle.at_the_end(delivered)}
     assert WRONGS[wrong] in kinds
@@ -114,11 +112,13 @@ def test_an_undo_that_was_drawn_with_a_start_is_intended_until_the_end(
 ) -> None:
     """Its runner performs it before anybody can intend it; then the ledger has to have it by itself."""
     [init] = [start for start in oracle.Seen(delivered).starts if start.environment == "production"]
-    delivered.change("DROP TRIGGER IF EXISTS effects_move_forward")
-    evidence = (
-        f"json_set(evidence, '$.conditional_undo', json('{{\"judged\": {{\"generation\": {drawn}}}}}'))"
+    delivered.unguard("effects", "effects_move_forward")
+    [row] = delivered.rows(
+        "SELECT key, evidence FROM effects WHERE key LIKE 'production:%' AND name = 'deploy_init'"
     )
-    delivered.change(f"UPDATE effects SET evidence = {evidence} WHERE key LIKE 'production:%'")
+    evidence = {**json.loads(row["evidence"]), "conditional_undo": {"judged": {"generation": drawn}}}
+    written = json.dumps(evidence).replace("'", "''")
+    delivered.change(f"UPDATE effects SET evidence = '{written}' WHERE key = '{row['key']}'")
     note(delivered, f"start production {init.sha} {started} undo 99 {init.digest} {init.sha} S-1\n")
     found = [any(one.startswith("intent") for one in look(delivered)) for look in LOOKS]
     assert found == [drawn != started, True]

@@ -95,7 +95,7 @@ WRONGS: dict[Callable[[World], None], str] = {
 def test_what_does_not_agree_is_found(wrong: Callable[[World], None], accepted: World) -> None:
     assert oracle.at_the_end(accepted) == []
     assert restores.accepted(accepted)
-    accepted.change("DROP TRIGGER IF EXISTS effects_move_forward")
+    accepted.unguard("effects", "effects_move_forward")
     wrong(accepted)
     assert WRONGS[wrong] in _kinds(oracle.at_the_end(accepted))
 

@@ -304,6 +304,10 @@ class World:
         """Write to the database past the product, as a person with its shell would."""
         self.ledgers.change(self.database, statement)
 
+    def unguard(self, table: str, *triggers: str) -> None:
+        """Take these guards of a table out, or all that it has."""
+        self.ledgers.unguard(self.database, table, *triggers)
+
     def lines(self, name: str) -> Sequence[Sequence[str]]:
         """A program's journal."""
         path = self.root / name

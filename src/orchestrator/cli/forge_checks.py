@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from orchestrator.cli.findings import Finding, Level
 from orchestrator.config import Settings
+from orchestrator.db.opening import has_state
 from orchestrator.domain.errors import OrchestratorError, OutsideError
 from orchestrator.forges import gitea_rules, github_rules
 from orchestrator.forges.complaint import Complaint
@@ -26,9 +27,11 @@ def forges(
     """What is wrong with the repositories at the configured servers, or with those of these names; nothing where there
     is none."""
     known = {kind: server for kind, server in servers(settings).items() if server.configured}
-    if not known or not settings.database_path.exists():
+    if not known:
         return
     try:
+        if not has_state(settings.database_url):
+            return
         with open_readonly(settings, environ) as app:
             repositories = app.operations.repositories()
     except OrchestratorError:

@@ -25,9 +25,9 @@ def trackers(
 ) -> Iterator[Finding]:
     """What is wrong with the projects that are connected, or with those of these repositories; nothing where there is
     none."""
-    if not has_state(settings.database_url):
-        return
     try:
+        if not has_state(settings.database_url):
+            return
         with open_readonly(settings, environ) as app:
             with app.database.read() as tx:
                 known = [at for name in _LOOKS for at in tickets.projects(tx, name)]

@@ -19,9 +19,9 @@ from orchestrator.db import (
 )
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.effect import Intent
-from orchestrator.domain.errors import OperatorError
+from orchestrator.domain.errors import OperatorError, OutsideError
 from orchestrator.domain.event import Event
-from orchestrator.domain.ids import RepoName, short_names
+from orchestrator.domain.ids import RepoName, Sha, short_names
 from orchestrator.domain.job import AgentRun, Job, JobKind, Usage
 from orchestrator.domain.lease import why_not_believed
 from orchestrator.domain.shares import Shares
@@ -30,6 +30,7 @@ from orchestrator.domain.task import Candidate, Task
 from orchestrator.effects.deploy import prepared_undo
 from orchestrator.operations import gates
 from orchestrator.operations.queueing import queueing, row, what_it_does
+from orchestrator.repo_config.records import RepoConfig
 from orchestrator.rules.transitions import next_step
 from orchestrator.stage_engine.signals import subject_on_show
 from orchestrator.stage_engine.situation import Configs, configured, judging_commit
@@ -172,10 +173,14 @@ class Reading:
         """
         with self._database.read() as tx:
             task = tasks.by_work_item(tx, work_item)
+            judged_by = judging_commit(task, evidence.candidate_of(tx, task.id))
+        config = self._config(task, judged_by)  # between two looks: it may have to be fetched
+        with self._database.read() as tx:
+            task = tasks.by_work_item(tx, work_item)
             held = leases.get(tx, task.id)
             owner = f"{held.owner} (pid {held.owner_pid})" if held else None
             waits, since = self._waits_for(tx, task)
-            following, subject = self._next(tx, task), subject_on_show(tx, task)
+            following, subject = self._next(tx, task, config), subject_on_show(tx, task)
             failed = _failed(failures.of_task(tx, task.id)) if not task.stage.terminal else None
             return Why(task.work_item, task.stage, owner, waits, since, following, subject, failed)
 
@@ -248,14 +253,15 @@ class Reading:
             return f"waits for the worker in {lies}", task.updated_at
         return "waits for the engine", task.updated_at
 
-    def _next(self, tx: Tx, task: Task) -> str:
+    def _config(self, task: Task, judged_by: Sha | None) -> RepoConfig | None:
+        try:
+            return self._configs.of(task.repo, judged_by) if judged_by and not task.stage.terminal else None
+        except (OperatorError, OutsideError):
+            return None
+
+    def _next(self, tx: Tx, task: Task, config: RepoConfig | None) -> str:
         if task.stage.terminal:
             return "nothing"
-        try:
-            judged_by = judging_commit(task, evidence.candidate_of(tx, task.id))
-            config = self._configs.of(task.repo, judged_by) if judged_by else None
-        except OperatorError:
-            config = None
         own = task.stage is Stage.DEPLOY and effects.self_start(tx, task.id) is not None
         has = configured(config, of_ourselves=own)
         step = next_step(task.stage, evidence.steps_of_round(tx, task), has)

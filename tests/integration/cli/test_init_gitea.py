@@ -78,6 +78,7 @@ def test_while_a_service_runs_it_registers(
         assert again.code == 2
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
 def test_doctor_tells_of_settings_at_the_server(
     server: FakeGitea, here: Here, mine: tuple[Hand, Repository]
 ) -> None:

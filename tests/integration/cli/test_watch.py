@@ -35,6 +35,7 @@ def test_watches_a_running_service(orch: Orch) -> None:
         assert ended(service).code == 0
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
 def test_waits_for_what_comes_of_a_decision(orch: Orch) -> None:
     """A stored retry is acted on first: the escalation before it is not where the task rests."""
     place = orch.checkout(files={".orchestrator.toml": NO_AGENT}).folder

@@ -68,6 +68,12 @@ class Commits:
 
 
 @pytest.fixture
+def database_kind() -> str:
+    """Its writers stand in one line; a server's do not."""
+    return "sqlite"
+
+
+@pytest.fixture
 def commits(store: Store) -> Iterator[tuple[SqliteDatabase, Commits]]:
     seen = Commits()
     database = SqliteDatabase(store.path, clock=store.clock, waypoints=seen)

@@ -33,7 +33,8 @@ EVENTS: Mapping[str, float] = {
     "both": 1.5,
 }
 PATIENCE_S = 12.0  # how long the other is given to come to rest beside a stopped one
-LET_GO_S = IDLE_S + 5.0  # until PostgreSQL has taken the transaction of whoever stands still in it
+# Until PostgreSQL has taken the transactions of two that stand still, of which the second waited for the first.
+LET_GO_S = 2 * IDLE_S + 5.0
 SHORT_TERM = {"ORCH_PROCESS_TTL_S": "15", "ORCH_HEARTBEAT_INTERVAL_S": "2"}  # by the fast clock
 WRONG = frozenset({Ending.RESTLESS, Ending.FAILED})
 GONE = WRONG | {Ending.REST, Ending.KILLED, Ending.NOT_STARTED}
@@ -75,7 +76,8 @@ def run(seed: int, world: World, templates: Mapping[str, Path]) -> Scenario:
             lived = each.end()
             for line in lived.told:
                 told.points[line.split("#")[0] + " " + line.split()[-1]] += 1
-            lost = told.counts["lost its transaction"] > 0  # it may have been that of its start
+            # It may have lost a transaction of its start, also one that had not written anything yet.
+            lost = world.ledgers.lets_go and told.counts["frozen"] > 0
             if lived.ending in WRONG or (lived.ending is Ending.NOT_STARTED and not lost):
                 told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
     _conclude(world, told)
@@ -171,6 +173,7 @@ def _conclude(world: World, told: Scenario) -> None:
         if lived.ending is not Ending.REST:
             told.findings.append(f"life: it ended {lived.ending}; {world.root}/lives.log")
         acts = person.next() or None
+    world.wake_programs()  # also what was stopped by a life that had itself been woken
     if not world.programs_have_ended():
         told.findings.append("programs: something that was started never ends")
     told.findings += oracle.at_the_end(world) if not told.findings else []

@@ -219,11 +219,11 @@ def _run(world: World, life: Life, tell: int) -> int:
         try:
             made = scheduled_app(settings, world.environ, scheduler, clock=clock, **more)
             app = stack.enter_context(made)
-        except DatabaseError:
+            service = Service(app)
+            service.start()
+        except DatabaseError:  # a person, or a service manager, starts it again
             traceback.print_exc()
             return NOT_STARTED
-        service = Service(app)
-        service.start()
         life.script(app)
         code = AT_REST if wait_for_rest(world, clock, life.patience_s) else CAME_TO_NO_REST
         if not life.polite:

@@ -50,10 +50,7 @@ SLOT = "INSERT INTO slots VALUES ('merge:sample', 'sample', 'task', :task, utc_n
 # --- the pipeline -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def database_kind() -> str:
-    """Triggers are read by their text; those of a server are held to them in `test_migrate_postgres`."""
-    return "sqlite"
+pytestmark = pytest.mark.of_the_file  # triggers are read by their text; a server's are held to them elsewhere
 
 
 @pytest.mark.parametrize("configuration", [*SHORT, *LONG], ids=lambda chosen: chosen.name)

@@ -174,7 +174,7 @@ def test_a_worker_leaves_its_agent_at_work_when_it_is_stopped_and_finds_it_again
     assert runs == [(kind, True) for kind in ("analyst", "developer", "reviewer", "tester")]
 
 
-@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.of_the_file
 def test_a_worker_wants_a_database_that_it_shares(orch: Orch) -> None:
     said = orch("worker")
     assert (said.code, "shares a PostgreSQL database" in said.err) == (2, True)

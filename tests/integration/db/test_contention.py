@@ -69,7 +69,7 @@ def queue_jobs(store: Store, count: int) -> list[JobId]:
     return queued
 
 
-@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.of_the_file
 def test_a_stranger_that_holds_the_file_is_waited_for(store: Store) -> None:
     task = store.new_task()
     holder = subprocess.Popen(
@@ -92,7 +92,7 @@ def test_a_stranger_that_holds_the_file_is_waited_for(store: Store) -> None:
     assert max(seen) == 8
 
 
-@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.of_the_file
 def test_a_stranger_that_writes_all_the_time_is_lived_with(store: Store) -> None:
     """Read-then-write from two processes at once: what fails at once where a transaction begins as a reader."""
     program = (

@@ -67,10 +67,7 @@ class Commits:
             raise sqlite3.OperationalError("disk I/O error")
 
 
-@pytest.fixture
-def database_kind() -> str:
-    """Its writers stand in one line; a server's do not."""
-    return "sqlite"
+pytestmark = pytest.mark.of_the_file  # its writers stand in one line; a server's do not
 
 
 @pytest.fixture

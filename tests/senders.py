@@ -1,4 +1,4 @@
-"""Plane and Gitea as senders: deliveries with their headers and signatures, over HTTP."""
+"""Plane, Gitea and GitHub as senders: deliveries with their headers and signatures, over HTTP."""
 
 import hmac
 import json
@@ -16,7 +16,14 @@ def signature_of(secret: str, raw: bytes) -> str:
 
 
 def headers_of(source: str, kind: str, number: str, signature: str) -> dict[str, str]:
-    """As the source writes them."""
+    """As the source writes them; GitHub names neither itself in all of them nor the bare digits."""
+    if source == "github":
+        return {
+            "content-type": "application/json",
+            "x-github-event": kind,
+            "x-github-delivery": number,
+            "x-hub-signature-256": f"sha256={signature}",
+        }
     told = {
         "content-type": "application/json",
         f"x-{source}-event": kind,

@@ -1,5 +1,6 @@
 """Webhooks over real HTTP: what is taken in, what is refused, and that nothing is answered before it is stored."""
 
+import hmac
 import json
 import socket
 import threading
@@ -26,6 +27,11 @@ def plane(serve_webhooks: ServeWebhooks, client: httpx.Client) -> Sender:
 @pytest.fixture
 def gitea(serve_webhooks: ServeWebhooks, client: httpx.Client) -> Sender:
     return Sender(client, serve_webhooks(), "gitea")
+
+
+@pytest.fixture
+def github(serve_webhooks: ServeWebhooks, client: httpx.Client) -> Sender:
+    return Sender(client, serve_webhooks(), "github")
 
 
 def stored(letters: Letters) -> list[Any]:
@@ -128,6 +134,59 @@ class TestSignature:
         assert f"ORCH_{source.upper()}_WEBHOOK_SECRET" in answer.json()["hint"]
         assert stored(letters) == [] and refused(letters) == {"signature": 1}
 
+    @pytest.mark.parametrize(
+        "signature",
+        [
+            None,
+            "",
+            "sha256=",
+            "sha256",
+            "{0}",
+            "sha1={0}",
+            "sha512={0}",
+            "SHA256={0}",
+            "sha256={0:.63}",
+            "sha256={0:.32}",
+            "sha256={0}0",
+            "sha256={0}x",
+            "sha256=0x{0}",
+            "sha256=sha256={0}",
+            "sha256={0}, sha256={0}",
+            "sha256=\u00e9",
+            "sha256=" + "0" * 64,
+        ],
+        ids=range(17),
+    )
+    def test_a_wrong_one_of_githubs_is_refused(
+        self, letters: Letters, github: Sender, signature: str | None
+    ) -> None:
+        """It bears the name of its hash, which is part of it. The old one, of SHA-1, is sent beside it and is none."""
+        raw = json.dumps(gitea_push("main", "a" * 40)).encode()
+        said = signature.format(github.signature(raw)) if signature is not None else None
+        old = f"sha1={hmac.digest(SECRET.encode(), raw, 'sha1').hex()}"
+        answer = github.send(raw, x_hub_signature_256=said, x_hub_signature=old)
+        assert answer.status_code == 403
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "ORCH_GITHUB_WEBHOOK_SECRET" in answer.json()["hint"]
+        assert stored(letters) == [] and refused(letters) == {"signature": 1}
+        assert github.send(raw, x_hub_signature=old).status_code == 202
+
+    def test_githubs_is_not_replaced_by_the_old_one_nor_sent_twice(
+        self, letters: Letters, github: Sender
+    ) -> None:
+        raw = json.dumps(gitea_push("main", "a" * 40)).encode()
+        right = github.signature(raw)
+        old = f"sha1={hmac.digest(SECRET.encode(), raw, 'sha1').hex()}"
+        upper = f"sha256={right.upper()}"
+        for said in (old, old.removeprefix("sha1="), old.replace("sha1", "sha256"), upper):
+            assert github.send(raw, x_hub_signature_256=said).status_code == 403
+        twice = [
+            *headers_of("github", "push", "d-1", right).items(),
+            ("x-hub-signature-256", f"sha256={right}"),
+        ]
+        assert github.client.post(github.address, content=raw, headers=twice).status_code == 403
+        assert stored(letters) == [] and refused(letters) == {"signature": 5}
+
     def test_a_right_one_cut_upper_case_or_twice_is_refused(self, letters: Letters, gitea: Sender) -> None:
         raw = json.dumps(gitea_push("main", "a" * 40)).encode()
         right = gitea.signature(raw)
@@ -158,7 +217,7 @@ class TestSignature:
         assert taken(serve_webhooks((OLD, SECRET))) == [True, True]
         assert taken(serve_webhooks((SECRET,))) == [False, True]
 
-    @pytest.mark.parametrize("source", ["plane", "gitea"])
+    @pytest.mark.parametrize("source", ["plane", "gitea", "github"])
     def test_without_a_secret_nothing_is_taken_and_the_answer_says_how(
         self, letters: Letters, serve_webhooks: ServeWebhooks, client: httpx.Client, source: str
     ) -> None:
@@ -214,13 +273,21 @@ class TestBody:
         [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
         ids=range(5),
     )
+    @pytest.mark.parametrize("source", ["plane", "gitea", "github"])
     def test_what_is_not_declared_as_json_is_415(
-        self, letters: Letters, gitea: Sender, declared: str | None
+        self,
+        letters: Letters,
+        serve_webhooks: ServeWebhooks,
+        client: httpx.Client,
+        source: str,
+        declared: str | None,
     ) -> None:
-        """Gitea signs the JSON inside a form and not the form: there is nothing to verify."""
-        answer = gitea.send(b"payload=%7B%7D", content_type=declared)
-        assert answer.status_code == 415 and "content type" in answer.json()["hint"]
-        assert refused(letters) == {"content-type": 1}
+        """Gitea signs the JSON inside a form and not the form: there is nothing to verify. GitHub signs the form."""
+        sender = Sender(client, serve_webhooks(), source)
+        for raw in (b"payload=%7B%7D", b'{"event": "issue"}'):
+            answer = sender.send(raw, kind="push", content_type=declared)
+            assert answer.status_code == 415 and "content type" in answer.json()["hint"]
+        assert stored(letters) == [] and refused(letters) == {"content-type": 2}
 
     def test_a_character_set_may_be_named(self, gitea: Sender) -> None:
         answer = gitea.send(gitea_push("main", "a" * 40), content_type="Application/JSON; charset=utf-8")

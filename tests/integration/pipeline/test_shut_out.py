@@ -19,6 +19,7 @@ from tests.waiting import PATIENCE_S, wait_until
 
 SERVERS = {GITEA: FakeGitea, GITHUB: FakeGitHub}
 SOON = {"ORCH_RECONCILER_INTERVAL_S": "0.3"}
+SPENT_S = 900.0  # until GitHub answers again whoever has asked too often in an hour
 STORM = 4  # refusals of each kind of request
 
 
@@ -129,12 +130,37 @@ def test_a_github_that_limits_us_is_asked_again_only_when_it_says(
     assert all(after - before >= 0.9 for before, after in zip(asked, asked[1:], strict=False))
 
 
+@pytest.mark.long
+def test_where_the_hour_s_requests_are_spent_the_merge_waits_for_the_next(
+    github: Callable[..., Delivery],
+) -> None:
+    at = github(production=True, settings=SOON)
+    line = at.line.start()
+    there, go, hook = block()
+    line.points.on("merge_pr.intended", hook)
+    item = line.add()
+    assert there.wait(PATIENCE_S)
+    at.server.remaining = 0
+    before = len(at.asked("GET", r"^/api/"))
+    go.set()
+    wait_until(lambda: at.effects(item)[EffectName.MERGE_PR][-1] is EffectState.IN_DOUBT)
+    line.clock.ahead = timedelta(hours=1)
+    wait_until(lambda: [alert for alert in line.alerts() if "merge_pr" in alert])
+    assert at.asked("GET", r"^/api/")[before:] == [403]
+    assert at.merges() == []
+    at.server.remaining = 5000
+    line.clock.up += SPENT_S
+    line.done(item)
+    _delivered_once(at, item)
+
+
 def _refused_by_a_rule(at: Delivery) -> int:
     asked = at.server.calls("POST", r"/merge$") + at.server.calls("PUT", r"/merge$")
     return sum(call.status == 405 and "again later" not in str(call.answer) for call in asked)
 
 
-@pytest.mark.parametrize(("delivery", "missing"), [(GITEA, "check")], indirect=["delivery"])
+@pytest.mark.long(but=["gitea-check"])
+@pytest.mark.parametrize("missing", ["check", "approval"])
 def test_a_merge_that_a_rule_forbids_until_somebody_has_acted(
     delivery: Callable[..., Delivery], missing: str
 ) -> None:

@@ -119,6 +119,7 @@ class TelegramNotifier:
         :raises NotNow: the chat takes nothing yet, or nobody answers for Telegram: whether it has arrived is not known
             then.
         :raises Undeliverable: the token, the chat or the message is not taken.
+        :raises OutsideError: it is refused in another way.
         """
         wait_s = self._closed_until - self._clock.boottime()
         if wait_s > 0:
@@ -173,7 +174,9 @@ class TelegramNotifier:
             return Undeliverable(why, hint="The token is wrong or revoked: correct ORCH_TELEGRAM_TOKEN.")
         if answer.status == 403:
             return Undeliverable(why, hint="Let the bot into the chat, or press Start in it.")
-        return Undeliverable(why, hint="Correct ORCH_TELEGRAM_CHAT; `orch doctor` looks it up.")
+        if answer.status == 400:
+            return Undeliverable(why, hint="Correct ORCH_TELEGRAM_CHAT; `orch doctor` looks it up.")
+        return OutsideError(why)
 
     def _close_for(self, seconds: float) -> None:
         self._closed_until = self._clock.boottime() + seconds

@@ -37,10 +37,6 @@ _NO_ANSWER_OF_ITS_OWN = frozenset({502, 503, 504})  # of a proxy before it
 _REFUSED = frozenset({401, 403})
 
 
-class TooMuch(OutsideError):
-    """The answer is larger than may be read: less of it has to be asked for at once."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the server said; ``body`` is None where it was no JSON."""
@@ -107,7 +103,7 @@ class PlaneServer:
         """One request below ``/api/v1``; ``path`` ends with a slash, without which a body would be lost.
 
         :raises TrackerAway: it is too early, no answer came, or the key is not known any more.
-        :raises TooMuch: the answer is too large.
+        :raises AnswerTooLarge: the answer is too large.
         """
         told = self._call(method, path, body, query=query, background=background)
         if told.status in _REFUSED and self._call("GET", "/users/me/").status in _REFUSED:
@@ -135,7 +131,7 @@ class PlaneServer:
             asked = {"per_page": size, **query, **({"cursor": cursor} if cursor else {})}
             try:
                 told = mapping(good(self.call("GET", path, query=asked, background=background), path).body)
-            except TooMuch as error:
+            except AnswerTooLarge as error:
                 log.warning("a page is too large to be read", path=path, size=size, reason=error.message)
                 seen, size = (seen, size // 10) if size > 1 else (seen + 1, 1)
                 cursor = f"{size}:{seen // size}:0"  # its size, and the number of pages before it
@@ -172,8 +168,8 @@ class PlaneServer:
             told = self._http.request(
                 method, url, headers=headers, body=sent, timeout_s=TIMEOUT_S, limit=ANSWER_LIMIT
             )
-        except AnswerTooLarge as error:
-            raise TooMuch(error.message) from error
+        except AnswerTooLarge:  # which says nothing about the server
+            raise
         except HttpFailed as error:
             raise TrackerAway(error.message, after_s=self._pace.failed(), hint=error.hint) from error
         return self._read(told)

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.config import Secret
 from orchestrator.db import alerts
+from orchestrator.domain.errors import OutsideError
 from orchestrator.notifications import telegram
 from orchestrator.notifications.notifier import NotNow, Undeliverable
 from orchestrator.notifications.telegram import TelegramNotifier, TelegramSettings
@@ -228,6 +229,12 @@ class TestFailing:
         fake.faults = [lambda handler, do: (200, body)]
         with pytest.raises(NotNow, match="out of order"):
             send(channel())
+
+    def test_a_refusal_of_another_kind_may_get_better(self, fake: FakeTelegram, channel: Open) -> None:
+        fake.faults = [says(409, "Conflict")]
+        with pytest.raises(OutsideError, match="Conflict") as refused:
+            send(channel())
+        assert not isinstance(refused.value, NotNow | Undeliverable)
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
     def test_a_page_of_a_proxy_is_no_refusal_of_telegrams(

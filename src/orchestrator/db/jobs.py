@@ -153,10 +153,7 @@ def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[TaskId]:
 
 def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:
     """Take over a running job whose agent survived its owner (law 8)."""
-    adopted = tx.execute(
-        "jobs.adopt", job_id=job.id, boot_id=boot_id, claimed_by=job.claimed_by, claims=job.claims
-    )
-    return adopted == 1
+    return job.claimed_by is not None and job.id in adopt_all(tx, [job], job.claimed_by, boot_id)
 
 
 def adopt_all(tx: Tx, taken: Sequence[Job], claimed_by: BootId, boot_id: BootId) -> set[JobId]:
@@ -271,9 +268,8 @@ def finish_run(tx: Tx, run_id: RunId, result: RunResult) -> bool:
 
 
 def open_run_of_job(tx: Tx, job_id: JobId) -> AgentRun | None:
-    """The job's run that has no outcome yet."""
-    row = tx.one("jobs.open_run_of_job", job_id=job_id)
-    return _run(row) if row else None
+    """The job's run that has no outcome yet, the last of them."""
+    return open_runs_of_jobs(tx, [job_id]).get(job_id)
 
 
 def open_runs_of_jobs(tx: Tx, jobs: Collection[JobId]) -> dict[JobId, AgentRun]:

@@ -95,10 +95,6 @@ UPDATE jobs SET status = 'queued', claimed_by = NULL, claimed_at = NULL, error =
 WHERE status = 'running' AND claimed_by = :owner AND kind IN ('staging-health', 'production-health')
 RETURNING id, task_id, status, attempts;
 
--- name: adopt
-UPDATE jobs SET claimed_by = :boot_id
-WHERE id = :job_id AND status = 'running' AND claimed_by = :claimed_by AND claims = :claims;
-
 -- name: adopt_all
 -- A job that its owner has given back and claimed once more since it was read is another claim's.
 UPDATE jobs SET claimed_by = :boot_id
@@ -152,9 +148,6 @@ UPDATE agent_runs SET outcome = :outcome, exit_code = :exit_code, model = coales
     cache_write_tokens = :cache_write_tokens, cost_usd = :cost_usd, summary = :summary, session_id = :session_id,
     finished_at = utc_now()
 WHERE id = :run_id AND (outcome IS NULL OR outcome = 'lost');
-
--- name: open_run_of_job
-SELECT * FROM agent_runs WHERE job_id = :job_id AND outcome IS NULL ORDER BY id DESC LIMIT 1;
 
 -- name: open_runs_of_jobs
 SELECT agent_runs.* FROM json_each(:jobs) AS wanted CROSS JOIN agent_runs

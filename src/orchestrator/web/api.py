@@ -116,7 +116,7 @@ def _health(api: FastAPI, ready: Callable[[], bool], build_sha: str) -> None:
 
     @api.get("/readyz", tags=["health"])
     def readyz() -> Json:
-        """It can work: recovered, migrated, not on its way out."""
+        """It can work: recovered, migrated, not on its way out, and not every repository is closed after a restore."""
         fit = ready()
         return Json({"status": "ready" if fit else "not ready"}, 200 if fit else 503)
 

@@ -1,14 +1,18 @@
 """The scripts: `dev` is plain POSIX shell and tells of every command it has."""
 
+import os
 import re
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.project.checkout import ROOT
 
 SHELLS = [shell for shell in ("sh", "dash", "bash", "busybox") if shutil.which(shell)]
+NOBODY = 65534
 ONLY_IN_BASH = [r"\[\[", r"\blocal\b", r"\bfunction\b", r"<<<", r"\$'", r"\bsource\b", r"&>", r"=="]
 
 
@@ -71,3 +75,24 @@ def test_an_old_python_is_refused(tmp_path_factory: pytest.TempPathFactory) -> N
     )
     assert refused.returncode == 1
     assert "python3 is Python 3.9.2, but 3.11 or newer is needed" in refused.stderr
+
+
+def test_a_user_who_may_not_install_hears_who_has_to() -> None:
+    """As a service does that is started after an upgrade of which nobody has installed the packages."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # where everybody may go
+        checkout = Path(folder)
+        for name in ("dev", "pyproject.toml", *(path.name for path in ROOT.glob("requirements*.lock"))):
+            shutil.copy(ROOT / name, checkout)
+        (checkout / ".dev").mkdir(mode=0o555)
+        checkout.chmod(0o755)
+        user = NOBODY if os.geteuid() == 0 else None  # root may write everywhere
+        told = subprocess.run(
+            ["sh", checkout / "dev", "orch", "--version"],
+            user=user,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert told.returncode == 1
+    assert f"{checkout}/dev setup run" in told.stderr
+    assert "owner" in told.stderr

@@ -274,3 +274,22 @@ def test_the_guide_explains_every_line_that_is_not_usual() -> None:
     for path in PACKAGING.iterdir():
         if path.suffix == ".yaml":
             assert f"packaging/{path.name}" in guide
+
+
+def test_files_of_an_installation_lie_in_one_folder() -> None:
+    [folder] = {Path(unit(name)["Service"]["EnvironmentFile"].removeprefix("-")).parent for name in UNITS}
+    for page in (ROOT / "docs").rglob("*.md"):
+        told = set(re.findall(r"/etc/orch[\w.-]*", page.read_text(encoding="utf-8")))
+        assert told <= {str(folder)}, page
+
+
+def test_who_delivers_itself_changes_only_the_program_of_the_unit() -> None:
+    guide = (ROOT / "docs/how-to/self-deploy.md").read_text(encoding="utf-8")
+    [(name, text)] = re.findall(r"```ini\n# /etc/systemd/system/(\S+)\n(.*?)```", guide, re.DOTALL)
+    assert Path(name).parent == Path("orch.service.d")
+    said = configparser.ConfigParser(interpolation=None, strict=False)
+    said.read_string(text)
+    assert said.sections() == ["Service"]
+    assert list(said["Service"]) == ["execstart"]
+    assert text.count("ExecStart=\n") == 1  # systemd would start both
+    assert said["Service"]["ExecStart"].split()[1:] == UNITS["orch.service"]

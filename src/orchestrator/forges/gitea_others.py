@@ -1,13 +1,13 @@
 """Checks and reviews at Gitea and Forgejo: commit statuses, which its own Actions write too, and reviews."""
 
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha
 from orchestrator.domain.others import CheckState, ForgeCheck, ForgeReview, Remark, ReviewState
 from orchestrator.forges.gitea_api import GiteaApi
 from orchestrator.forges.others import REMARKS, login, whole, words
+from orchestrator.forges.ourselves import Ourselves
 from orchestrator.rest.api import mapping
 
 # As the server itself has it since 1.25; a word that it does not know has passed nothing.
@@ -20,7 +20,7 @@ class GiteaOthers:
 
     def __init__(self, api: GiteaApi) -> None:
         self._api = api
-        self._ourselves: str | None = None
+        self._ourselves = Ourselves(api)
 
     def page(self, number: int) -> str:
         """Where people find a pull request."""
@@ -38,7 +38,7 @@ class GiteaOthers:
     def reviews(self, number: int) -> Sequence[ForgeReview]:
         """People's opinions; only an official one counts: whoever can read may write a review."""
         pull = mapping(self._api.asked(f"/pulls/{number}").body)
-        aside = {"", login(pull, "user"), self._us()}
+        aside = {"", login(pull, "user"), self._ourselves.name()}
         rows = self._api.listed(f"/pulls/{number}/reviews", {})
         return [
             self._review(row)
@@ -81,11 +81,3 @@ class GiteaOthers:
             words(row, "body"),
             words(row, "html_url"),
         )
-
-    def _us(self) -> str:
-        """Our user's name; empty where the token may not tell, which says nothing of what it may do."""
-        if self._ourselves is None:
-            told = self._api.ask("GET", "/user")
-            known = told.status == HTTPStatus.OK and isinstance(told.body, dict)
-            self._ourselves = words(mapping(told.body), "login") if known else ""
-        return self._ourselves

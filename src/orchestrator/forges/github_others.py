@@ -9,6 +9,7 @@ from orchestrator.domain.ids import Sha
 from orchestrator.domain.others import CheckState, ForgeCheck, ForgeReview, Remark, ReviewState
 from orchestrator.forges.github_api import GitHubApi
 from orchestrator.forges.others import REMARKS, login, whole, words
+from orchestrator.forges.ourselves import Ourselves
 from orchestrator.rest.api import good, mapping
 
 STATUS = "status"  # who reports by one
@@ -31,7 +32,7 @@ class GitHubOthers:
 
     def __init__(self, api: GitHubApi) -> None:
         self._api = api
-        self._ourselves: str | None = None
+        self._ourselves = Ourselves(api)
 
     def page(self, number: int) -> str:
         """Where people find a pull request."""
@@ -62,7 +63,7 @@ class GitHubOthers:
     def reviews(self, number: int) -> Sequence[ForgeReview]:
         """People's opinions; of those who may write to the repository, for on a public one anybody may have one."""
         pull = mapping(self._api.asked(f"/pulls/{number}").body)
-        aside = {"", login(pull, "user"), self._us()}
+        aside = {"", login(pull, "user"), self._ourselves.name()}
         rows = list(self._api.rows(f"/pulls/{number}/reviews", {}))
         told = [row for row in rows if row.get("state") in _OPINIONS and login(row, "user") not in aside]
         people = {login(row, "user") for row in told if not _is_program(row)}
@@ -117,14 +118,6 @@ class GitHubOthers:
             return False
         told = mapping(good(answer, f"What {person} may do in {self._api.full_name}").body)
         return told.get("permission") in _MAY_APPROVE
-
-    def _us(self) -> str:
-        """Our user's name; empty where the token may not tell."""
-        if self._ourselves is None:
-            told = self._api.ask("GET", "/user")
-            known = told.status == HTTPStatus.OK and isinstance(told.body, dict)
-            self._ourselves = words(mapping(told.body), "login") if known else ""
-        return self._ourselves
 
 
 def _is_program(row: Mapping[str, object]) -> bool:

@@ -69,14 +69,20 @@ class Server:
 
 
 def gitea(**answers: Any) -> Others:
-    ends = {f"/{name.replace('__', '/')}": told for name, told in answers.items()}
-    return GiteaOthers(GiteaApi(Server(ends), URL, "acme/shop", Secret("t" * 40)))
+    return gitea_of(Server({f"/{name.replace('__', '/')}": told for name, told in answers.items()}))
 
 
 def github(**answers: Any) -> Others:
     ends = {f"/{name.replace('__', '/').replace('_', '-')}": told for name, told in answers.items()}
-    api = GitHubApi(Server(ends), URL, "acme/shop", Secret("t" * 40), Limits(FakeClock()))
-    return GitHubOthers(api)
+    return github_of(Server(ends))
+
+
+def gitea_of(server: Server) -> Others:
+    return GiteaOthers(GiteaApi(server, URL, "acme/shop", Secret("t" * 40)))
+
+
+def github_of(server: Server) -> Others:
+    return GitHubOthers(GitHubApi(server, URL, "acme/shop", Secret("t" * 40), Limits(FakeClock())))
 
 
 @pytest.mark.parametrize(
@@ -207,6 +213,26 @@ def test_whether_a_person_may_approve_is_not_guessed() -> None:
         ask.reviews(1)
     [found] = github(pulls__1=PULL, reviews=told).reviews(1)
     assert not found.counts
+
+
+@pytest.mark.parametrize("make", [gitea_of, github_of])
+def test_who_we_are_is_asked_again_after_a_passing_failure(make: Any) -> None:
+    ours = by("me", state="APPROVED", official=True)
+    server = Server({"/pulls/1": PULL, "/reviews": [ours], "/user": answered(502, b"<html>")})
+    others = make(server)
+    with pytest.raises(AuthorityUnreachable):
+        others.reviews(1)
+    server.answers = {**server.answers, "/user": {"login": "me"}}
+    assert others.reviews(1) == []
+
+
+@pytest.mark.parametrize("make", [gitea_of, github_of])
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_token_that_may_not_tell_who_we_are_is_asked_once(make: Any, status: int) -> None:
+    server = Server({"/pulls/1": PULL, "/reviews": [], "/user": answered(status, {})})
+    others = make(server)
+    assert others.reviews(1) == others.reviews(1) == []
+    assert sum(url.endswith("/user") for url in server.asked) == 1
 
 
 @pytest.mark.parametrize("state", ["APPROVED"])

@@ -175,6 +175,7 @@ class Bench:
     store: Store
     outside: Outside = field(default_factory=Outside)
     woken: list[TaskId] = field(default_factory=list)
+    queued: list[list[str]] = field(default_factory=list)  # what had been queued each time somebody said so
     terms: dict[BootId, Term] = field(default_factory=dict)
 
     @property
@@ -233,6 +234,7 @@ class Bench:
             why_closed=lambda repo: None,
             wake=self.woken.extend,
             stop_job=lambda job_id: None,
+            queued=lambda: self.queued.append(self.jobs()),
             reach=reach or Reach(),
         )
         return StageEngine(tools, self.outside, self.outside), ownership  # type: ignore[arg-type]

@@ -299,6 +299,7 @@ class Installation:
             why_closed=lambda repo: None,
             wake=lambda ids: None,
             stop_job=lambda job_id: None,
+            queued=lambda: None,
         )
         self.engine = StageEngine(tools, deployer, store)
         self.operations = Operations(

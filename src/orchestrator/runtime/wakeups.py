@@ -79,6 +79,11 @@ class Wakeups:
         if self._on_tasks is None or self._others_too:
             self._tell(Signal("tasks", told, owner))
 
+    def work_queued(self) -> None:
+        """A commit has queued a job: whoever has room for it need not wait until its task has come to rest."""
+        self.queue.set()
+        self._tell(Signal("queue"))
+
     def everything(self) -> None:
         """A commit may have left work of any kind. What this process does itself it need not tell; but it may have no
         room for a job."""

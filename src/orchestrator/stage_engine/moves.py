@@ -60,8 +60,10 @@ class Moves:
         transition_id = TransitionId(self._tools.entropy.uuid())
         wake: list[TaskId] = []
         cancelled: list[JobId] = []
+        queued = False
 
         def write(tx: Tx) -> None:
+            nonlocal queued
             leases.check(tx, lease)
             for proof in proofs:
                 self._tools.ledger.settle(tx, lease, task, proof)
@@ -98,7 +100,7 @@ class Moves:
             if hold is not None:
                 self._write_hold(tx, at, moved, hold)
             elif kind is not EdgeKind.REQUEUE:
-                self._first_job(tx, moved, config or at.config, brief)
+                queued = self._first_job(tx, moved, config or at.config, brief)
             self._tell_tracker(tx, moved, reason, transition_id)
             if target.terminal:
                 wake.extend(tasks.dependents(tx, task.id))
@@ -115,6 +117,8 @@ class Moves:
             if not self._happened(task.id, transition_id):
                 raise
         self._tools.waypoints.reach("transition.after_commit", task=task.id, target=target)
+        if queued:
+            self._tools.queued()
         self._tools.wake(wake)
         # Only now: whoever is at one finds in the database that it counts for nothing.
         for job_id in cancelled:
@@ -217,6 +221,7 @@ class Moves:
                 also(tx)
             tasks.release_hold(tx, at.task.id)
             self._enqueue(tx, at.task, kind, at.settings, subject, brief)
+        self._tools.queued()
         return Outcome.WORKING
 
     def look_after(self, at: Situation, undo: int, wanted: Sha) -> Outcome:
@@ -225,6 +230,7 @@ class Moves:
             leases.check(tx, at.lease)
             kind, brief = JobKind.PRODUCTION_HEALTH, "after an undo"
             self._enqueue(tx, at.task, kind, at.settings, wanted, brief, undo=undo)
+        self._tools.queued()
         return Outcome.WORKING
 
     def judged(self, at: Situation, gate: str, result: GateResult) -> None:
@@ -247,10 +253,12 @@ class Moves:
         for step in STAGE_STEPS[moved.stage]:
             evidence.mark_step(tx, moved, step.name, {"kept_from_round": moved.round - 1})
 
-    def _first_job(self, tx: Tx, moved: Task, config: RepoConfig | None, brief: str) -> None:
+    def _first_job(self, tx: Tx, moved: Task, config: RepoConfig | None, brief: str) -> bool:
         step = next_step(moved.stage, frozenset(), configured(config))
-        if step is not None and step.kind is StepKind.JOB and config is not None:
-            self._enqueue(tx, moved, JobKind(step.what), config, None, brief)
+        if step is None or step.kind is not StepKind.JOB or config is None:
+            return False
+        self._enqueue(tx, moved, JobKind(step.what), config, None, brief)
+        return True
 
     def _enqueue(
         self,

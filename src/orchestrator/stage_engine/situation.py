@@ -77,6 +77,7 @@ class Tools:
     why_closed: Callable[[RepoName], str | None]  # why nothing may be done for a repository now
     wake: Callable[[Iterable[TaskId]], None]  # look at these tasks soon
     stop_job: Callable[[JobId], None]  # end what runs for a job that was cancelled
+    queued: Callable[[], None]  # a job waits: it can be started while its task is looked at once more
     ours: OwnDelivery = OwnDelivery()
     telemetry: Telemetry = field(default_factory=Telemetry)
     reach: Reach = Reach()

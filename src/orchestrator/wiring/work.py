@@ -55,6 +55,7 @@ class Work(Ground):
             telemetry=self.telemetry,
             wake=self.wakeups.tasks,
             stop_job=self.wakeups.stop,
+            queued=self.wakeups.work_queued,
             reach=Reach(self.home, self._home_is_lost, agents=self.settings.max_agents > 0),
         )
         return StageEngine(tools, self.deployer, self.store)

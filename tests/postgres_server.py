@@ -202,6 +202,18 @@ def crash_postgres(server: PostgresServer) -> None:
     _wait_for(server)
 
 
+def promote_postgres(server: PostgresServer) -> None:
+    """Start it anew as a standby that is promoted at once: a new timeline (``wal_level`` has to be ``replica``)."""
+    stop_postgres(server)
+    (told := server.folder / "data" / "recovery.signal").touch()
+    _give_to_nobody(told)
+    server.process = _process(
+        server.folder, server.installation, {**server.settings, "restore_command": "false"}
+    )
+    _wait_for(server)
+    wait_until(lambda: not told.exists())
+
+
 def _process(folder: Path, installation: Path, settings: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     said = {**settings, "unix_socket_directories": str(folder)}
     options = [part for key, value in said.items() for part in ("-c", f"{key}={value}")]

@@ -102,30 +102,44 @@ class Wire:
 
     def _pool(self, client: socket.socket) -> None:
         startup = _startup(client)
-        servers = []
-        for _ in range(SERVERS):
-            server = self._to_server()
-            server.sendall(startup)
-            servers.append((server, _until_ready(server)))
-        greeting = servers[0][1]
+        greeted = [self._greeted(startup) for _ in range(SERVERS)]
+        servers, greeting = [server for server, _ in greeted], greeted[0][1]
         client.sendall(b"".join(_renamed(message) for message in greeting))
         turn = itertools.cycle(range(SERVERS))
         while True:
             number = next(turn)
-            server, ready = servers[number][0], b""
+            ready, (kind, message) = b"", _message(client)
+            if _has_hung_up(servers[number]):  # a pooler goes to whoever is the server now
+                servers[number], _ = self._greeted(startup)
+            server = servers[number]
             while ready[-1:] != b"I":  # to the end of the transaction
-                kind, message = _message(client)
                 server.sendall(message)
                 if kind in (b"Q", b"S"):
                     self.used.add(number)
                     answer = _until_ready(server)
                     ready = answer[-1]
                     client.sendall(b"".join(answer))
+                if ready[-1:] != b"I":
+                    kind, message = _message(client)
+
+    def _greeted(self, startup: bytes) -> tuple[socket.socket, list[bytes]]:
+        server = self._to_server()
+        server.sendall(startup)
+        return server, _until_ready(server)
 
 
 def _renamed(message: bytes) -> bytes:
     """The greeting says with which process one speaks; a pooler gives its own number."""
     return message[:5] + struct.pack("!I", OUR_PID) + message[9:] if message[:1] == b"K" else message
+
+
+def _has_hung_up(server: socket.socket) -> bool:
+    """Whether it has gone, or said something that nobody asked for, which is a goodbye."""
+    try:
+        server.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _until_ready(server: socket.socket) -> list[bytes]:

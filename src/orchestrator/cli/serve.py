@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.options import json_option
 from orchestrator.cli.restore import closed_lines
-from orchestrator.cli.service import refuse_older, running
+from orchestrator.cli.service import raise_why, running
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.config import load_settings
 from orchestrator.wiring import open_app
@@ -32,5 +32,5 @@ def command(as_json: bool) -> int:
             note(line)
         app.clock.wait(service.stop, None)
         note("Stopping.")
-    refuse_older(service)
+    raise_why(service)
     return 0

@@ -15,8 +15,7 @@ from types import FrameType
 
 from orchestrator.cli.owner import Owner, announced
 from orchestrator.config import Secret
-from orchestrator.db.migrate import newest
-from orchestrator.domain.errors import SchemaError
+from orchestrator.domain.errors import OrchestratorError
 from orchestrator.main import Service
 from orchestrator.wiring import App
 
@@ -29,8 +28,8 @@ class Running:
     """A service at work."""
 
     url: str  # empty where it answers nobody
-    stop: threading.Event  # set by SIGTERM or Ctrl-C, and where a newer version has taken the database over
-    newer: list[int]  # that version's schema, then
+    stop: threading.Event  # set by SIGTERM or Ctrl-C, and where the process must not go on
+    why: list[OrchestratorError]  # the reason, then
 
 
 @contextmanager
@@ -45,14 +44,14 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
     local = Secret(app.entropy.token(LOCAL_TOKEN_BYTES))
     web = web_server(app, service, local, port=app.settings.port if port is None else port)
     with ExitStack() as stack:
-        stop, newer = _until_told(app)
+        stop, why = _until_told(app)
         stack.callback(service.stop)
         stack.callback(web.stop)
         url = web.start()
         service.start()
         owner = Owner(_reachable(app.settings.host, url), local.reveal(), role, app.processes.own())
         stack.enter_context(announced(app.settings.home, owner))
-        yield Running(url, stop, newer)
+        yield Running(url, stop, why)
 
 
 @contextmanager
@@ -60,36 +59,32 @@ def working(app: App) -> Iterator[Running]:
     """Run a worker for the length of the block, as :func:`running` does a service; it answers nobody."""
     service = Service(app)
     with ExitStack() as stack:
-        stop, newer = _until_told(app)
+        stop, why = _until_told(app)
         stack.callback(service.stop)
         service.start()
-        yield Running("", stop, newer)
+        yield Running("", stop, why)
 
 
-def refuse_older(service: Running) -> None:
-    """Say so where it has ended because a newer version is there.
+def raise_why(service: Running) -> None:
+    """Say so where it has ended because it must not go on.
 
-    :raises SchemaError: one is.
+    :raises OrchestratorError: it must not.
     """
-    if service.newer:
-        raise SchemaError(
-            f"A newer version has brought the database to schema {service.newer[0]}; this one knows {newest()}. It has "
-            "stopped; agents at work keep running.",
-            hint="Start the newer version here, too.",
-        )
+    if service.why:
+        raise service.why[0]
 
 
-def _until_told(app: App) -> tuple[threading.Event, list[int]]:
-    """What ends the process in order, and the newer schema where that is why."""
+def _until_told(app: App) -> tuple[threading.Event, list[OrchestratorError]]:
+    """What ends the process in order, and why, where nobody has asked for it."""
     stop = _stop_on_signals()
-    newer: list[int] = []
+    why: list[OrchestratorError] = []
 
-    def superseded(schema: int) -> None:
-        newer.append(schema)
+    def end(reason: OrchestratorError) -> None:
+        why.append(reason)
         stop.set()
 
-    app.wakeups.on_superseded(superseded)
-    return stop, newer
+    app.wakeups.on_end(end)
+    return stop, why
 
 
 def _reachable(host: str, url: str) -> str:

@@ -5,7 +5,7 @@ import os
 import click
 
 from orchestrator.cli.options import json_option
-from orchestrator.cli.service import refuse_older, working
+from orchestrator.cli.service import raise_why, working
 from orchestrator.cli.terminal import note, say, say_json
 from orchestrator.config import Settings, load_settings
 from orchestrator.db import homes
@@ -48,7 +48,7 @@ def command(check: bool, as_json: bool) -> int:
             )
         app.clock.wait(service.stop, None)
         note("Stopping.")
-    refuse_older(service)
+    raise_why(service)
     return 0
 
 

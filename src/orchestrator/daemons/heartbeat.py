@@ -1,6 +1,13 @@
 """Says that this process lives: one write per process, not per lease (DESIGN §5)."""
 
+from collections.abc import Callable
+
+import structlog
+
+from orchestrator.domain.errors import DatabaseReplaced, OrchestratorError
 from orchestrator.ownership.registration import Registration
+
+log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
@@ -9,10 +16,19 @@ class Heartbeat:
 
     name = "heartbeat"
 
-    def __init__(self, registration: Registration, *, interval_s: float) -> None:
+    def __init__(
+        self, registration: Registration, *, ends: Callable[[OrchestratorError], None], interval_s: float
+    ) -> None:
+        """``ends`` has the process end, because of what it is told."""
         self.interval_s = interval_s
         self._registration = registration
+        self._ends = ends
 
     def run_once(self) -> dict[str, int]:
         """One beat."""
-        return {"beats": int(self._registration.beat())}
+        try:
+            return {"beats": int(self._registration.beat())}
+        except DatabaseReplaced as why:
+            log.error("this process ends", reason=str(why))
+            self._ends(why)
+            return {"beats": 0}

@@ -10,6 +10,7 @@ import structlog
 
 from orchestrator.db import installation
 from orchestrator.db.database import Database
+from orchestrator.domain.errors import OrchestratorError, SchemaError
 
 log = structlog.get_logger(__name__)
 
@@ -20,13 +21,13 @@ class SchemaWatch:
     name = "schema_watch"
 
     def __init__(
-        self, database: Database, known: int, *, superseded: Callable[[int], None], interval_s: float
+        self, database: Database, known: int, *, ends: Callable[[OrchestratorError], None], interval_s: float
     ) -> None:
-        """``known`` is this version's schema."""
+        """``known`` is this version's schema; ``ends`` has the process end, because of what it is told."""
         self.interval_s = interval_s
         self._database = database
         self._known = known
-        self._superseded = superseded
+        self._ends = ends
 
     def run_once(self) -> dict[str, int]:
         """One look."""
@@ -37,5 +38,11 @@ class SchemaWatch:
         log.error(
             "a newer version has taken the database over; this one ends", schema=found, known=self._known
         )
-        self._superseded(found)
+        self._ends(
+            SchemaError(
+                f"A newer version has brought the database to schema {found}; this one knows {self._known}. It has "
+                "stopped; agents at work keep running.",
+                hint="Start the newer version here, too.",
+            )
+        )
         return {"newer": 1}

@@ -4,7 +4,8 @@ What must hold: a ``write`` block returns only after its COMMIT, and a block tha
 answer to COMMIT is lost, the error says that nobody knows, and the transition's id decides (law 2). Whoever owns a
 task locks its epoch row first: READ COMMITTED alone guards nothing. A ``read`` is one snapshot. Nothing is kept in a
 session, so that a pooler between us and the server may give each transaction another one. A process that hangs inside
-a transaction loses it, and with it every lock, after :data:`IDLE_S` (law 6).
+a transaction loses it, and with it every lock, after :data:`IDLE_S` (law 6). All transactions of one life lie on one
+history: nothing is written to a server that was promoted, restored or exchanged meanwhile (DESIGN §6).
 """
 
 import threading
@@ -19,14 +20,16 @@ from psycopg_pool import PoolClosed
 from orchestrator.db.database import Row
 from orchestrator.db.postgres_connection import (
     NOTHING_STORED,
+    TIMELINE,
     check,
     connecting,
     database_error,
+    history_of,
     server_of,
 )
 from orchestrator.db.postgres_pool import Connection, Connections
 from orchestrator.db.postgres_text import text_of
-from orchestrator.domain.errors import ConstraintRefused, DatabaseError, InvariantError
+from orchestrator.domain.errors import ConstraintRefused, DatabaseError, DatabaseReplaced, InvariantError
 from orchestrator.runtime.clock import Clock, stamp
 from orchestrator.runtime.waypoints import NoWaypoints, Waypoints
 
@@ -97,15 +100,17 @@ class PostgresDatabase:
         self._waypoints = waypoints or NoWaypoints()
         self._inside = threading.local()  # whether this thread is in a write block
         self._size = max_connections
-        self._begin_write = BEGIN_READ if readonly else BEGIN_WRITE.format(idle_ms=int(idle_s * 1000))
+        self._elsewhere = threading.Event()  # a connection has led to another history than the first one
         with connecting(url) as first:  # the pool would only say that nobody answered in time
             check(first, self._server)
+            self._history = history_of(first, self._server)
+        self._begin_write = BEGIN_READ if readonly else BEGIN_WRITE.format(idle_ms=int(idle_s * 1000))
         self._connections = Connections(
             url,
             name=f"orch {self._server}",
             most=max_connections,
             wait_s=POOL_WAIT_S,
-            configure=lambda connection: check(connection, self._server),
+            configure=self._configure,
         )
 
     @contextmanager
@@ -113,7 +118,7 @@ class PostgresDatabase:
         """A transaction of its own; durable once left. Its first failed statement ends it."""
         if getattr(self._inside, "writing", False):
             raise InvariantError("a write block was opened inside another one")
-        connection = self._begin(self._begin_write)
+        connection = self._begin(self._begin_write, writing=True)
         self._inside.writing = True
         try:
             yield PostgresTx(connection, snapshot=False)
@@ -135,13 +140,18 @@ class PostgresDatabase:
         """Close every connection; one in use is closed when it is given back."""
         self._connections.close()
 
-    def _begin(self, begin: str) -> Connection:
+    def _begin(self, begin: str, *, writing: bool = False) -> Connection:
         """A connection inside a fresh transaction. One that the server has closed meanwhile, at its restart for
-        instance, is thrown away: nothing was done on it."""
+        instance, is thrown away: nothing was done on it.
+
+        :raises DatabaseReplaced: it would write to another history.
+        """
         for last in (*[False] * self._size, True):
             connection = self._connection()
             try:
-                connection.execute(self._at_the_time(begin), prepare=False)
+                cursor = connection.execute(self._at_the_time(begin, writing), prepare=False)
+                if writing:
+                    self._same_history(connection, cursor)
                 return connection
             except psycopg.Error as error:
                 lost = connection.broken
@@ -150,9 +160,34 @@ class PostgresDatabase:
                     raise database_error(error, self._server) from error
         raise InvariantError("no attempt was the last")
 
-    def _at_the_time(self, begin: str) -> bytes:
+    def _at_the_time(self, begin: str, writing: bool) -> bytes:
         now = "" if self._clock is None else f"; SET LOCAL orch.now = '{stamp(self._clock.utc())}'"
-        return (begin + now).encode()
+        asked = f"; {TIMELINE}" if writing and self._history is not None else ""
+        return (begin + now + asked).encode()
+
+    def _configure(self, connection: Connection) -> None:
+        """See each new connection once: it may lead elsewhere than those before. Said by whoever writes next: the pool
+        would only try for another one."""
+        check(connection, self._server)
+        if self._history is not None and history_of(connection, self._server) != self._history:
+            self._elsewhere.set()
+
+    def _same_history(self, connection: Connection, cursor: psycopg.Cursor[DictRow]) -> None:
+        """See each transaction: a pooler may have led a connection of ours to another server."""
+        if self._history is None:
+            return
+        while cursor.nextset():
+            pass
+        found = cursor.fetchone()
+        if found is not None and found["timeline"] == self._history.timeline and not self._elsewhere.is_set():
+            return
+        self._elsewhere.set()
+        self._give_back(connection)
+        raise DatabaseReplaced(
+            f"The database ({self._server}) is another one than when this process began: a standby was promoted, or a "
+            "backup restored. Commits may be missing: nothing more is stored or done by this process.",
+            hint="Start it anew, which compares the database with what was done; `orch restore status` then tells.",
+        )
 
     def _connection(self) -> Connection:
         try:

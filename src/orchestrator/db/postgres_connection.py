@@ -5,9 +5,11 @@ A URL holds a password: nothing here repeats it (:func:`server_of` says what may
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+import structlog
 from psycopg import adapt
 from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
@@ -17,6 +19,8 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumperUnknown
 
 from orchestrator.domain.errors import ConfigError, DatabaseError
+
+log = structlog.get_logger(__name__)
 
 OLDEST = 150000  # PostgreSQL 15
 DEFAULTS: dict[str, str | int] = {
@@ -37,6 +41,12 @@ SELECT pg_backend_pid() AS pid, current_setting('server_version_num')::int AS ve
        current_setting('synchronous_commit') AS synchronous_commit, pg_is_in_recovery() AS standby,
        current_setting('server_encoding') AS encoding, current_setting('client_encoding') AS client_encoding
 """
+# Every promotion of a standby, and every restore to a moment, begins a new timeline.
+TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) AS timeline"
+WHICH = """
+SELECT (SELECT system_identifier FROM pg_control_system())::text AS system,
+       (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS number
+"""
 HINTS = {
     "42501": "Grant the user of ORCH_DATABASE_URL everything on this database; best, let it own it.",
     "42P01": "The schema is not there: another program has taken it away, or this is another database.",
@@ -47,6 +57,15 @@ HINTS = {
     "28000": "Let the user of ORCH_DATABASE_URL in: the server's pg_hba.conf decides.",
     "3D000": "Create the database first, or name another one in ORCH_DATABASE_URL.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What commits of one life all lie on: a server's files, its timeline, and which of its databases by number."""
+
+    system: str
+    timeline: str
+    number: int
 
 
 class _Numbers(adapt.Loader):
@@ -159,6 +178,22 @@ def check(connection: psycopg.Connection[DictRow], server: str) -> None:
         )
     if found["pid"] != connection.info.backend_pid:
         connection.prepare_threshold = None
+
+
+def history_of(connection: psycopg.Connection[DictRow], server: str) -> History | None:
+    """On what history this connection commits; None where the server does not tell, as some that others run do not.
+
+    :raises DatabaseError: the connection was lost.
+    """
+    try:
+        which = connection.execute(WHICH, prepare=False).fetchone()
+        since = connection.execute(TIMELINE, prepare=False).fetchone()
+    except psycopg.Error as error:
+        if connection.broken:
+            raise database_error(error, server) from error
+        log.warning("a fail-over cannot be told from a restart of the server", reason=str(error).strip())
+        return None
+    return History(which["system"], since["timeline"], which["number"]) if which and since else None
 
 
 def pooled(connection: psycopg.Connection[DictRow]) -> bool:

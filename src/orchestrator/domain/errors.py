@@ -81,6 +81,10 @@ class DatabaseError(OutsideError):
     """The database refused or lost a transaction; everything the transaction held is undone."""
 
 
+class DatabaseReplaced(DatabaseError):
+    """The database is not the one that this process began with; what it committed may be missing (DESIGN §6)."""
+
+
 class LostRace(OrchestratorError):
     """Another actor moved the task first; this actor has changed nothing and must not act (law 2)."""
 

@@ -6,7 +6,7 @@ import structlog
 
 from orchestrator.db import homes, leases
 from orchestrator.db.database import Database
-from orchestrator.domain.errors import OperatorError, OrchestratorError
+from orchestrator.domain.errors import DatabaseReplaced, OperatorError, OrchestratorError
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.term import Term
@@ -70,7 +70,10 @@ class Registration:
         self.term.renew(since)
 
     def beat(self) -> bool:
-        """Say it again. False where it could not be stored: trust in our own leases then ends by itself."""
+        """Say it again. False where it could not be stored: trust in our own leases then ends by itself.
+
+        :raises DatabaseReplaced: this is not the database that we are registered in.
+        """
         since = self.clock.boottime()  # before the write: our term must not outlast what others grant us
         try:
             with self.database.write() as tx:
@@ -85,6 +88,9 @@ class Registration:
                 "this process was off the list: its leases may have been taken over", boot_id=self.boot_id
             )
             self.enter()
+        except DatabaseReplaced:
+            self.term.end()
+            raise
         except OrchestratorError as error:
             log.warning("heartbeat not stored", reason=str(error))
             return False

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from orchestrator.domain.errors import OrchestratorError
 from orchestrator.domain.lease import Actor
 
 
@@ -40,7 +41,7 @@ class Wakeups:
         self._others_too = False
         self._stops: dict[int, Callable[[str], None]] = {}
         self._tell: Callable[[Signal], None] = lambda signal: None
-        self._on_superseded: Callable[[int], None] = lambda schema: None
+        self._on_end: Callable[[OrchestratorError], None] = lambda why: None
 
     def relay(self, tell: Callable[[Signal], None]) -> None:
         """How other processes are told of what this one has no use for, or no room."""
@@ -59,13 +60,13 @@ class Wakeups:
                 for job_id in signal.ids:
                     self._stop_here(job_id, signal.said)
 
-    def on_superseded(self, listener: Callable[[int], None]) -> None:
-        """Who ends the service where a newer version has taken the database over; it is told the newer schema."""
-        self._on_superseded = listener
+    def on_end(self, listener: Callable[[OrchestratorError], None]) -> None:
+        """Who ends this process where it must not go on; it is told why."""
+        self._on_end = listener
 
-    def superseded(self, schema: int) -> None:
-        """A newer version has taken the database over."""
-        self._on_superseded(schema)
+    def end(self, why: OrchestratorError) -> None:
+        """This process must not go on: a newer version, or another database, has taken its place."""
+        self._on_end(why)
 
     def on_tasks(self, listener: Callable[[Iterable[int], Actor], None], *, others_too: bool = False) -> None:
         """Who is told of tasks to look at. ``others_too``: this process does not do all that a task may need."""

@@ -208,7 +208,9 @@ class Ground:
     @cached_property
     def heartbeat(self) -> Heartbeat:
         """The pulse."""
-        return Heartbeat(self.registration, interval_s=self.settings.heartbeat_interval_s)
+        return Heartbeat(
+            self.registration, ends=self.wakeups.end, interval_s=self.settings.heartbeat_interval_s
+        )
 
     @cached_property
     def schema_watch(self) -> SchemaWatch:
@@ -216,7 +218,7 @@ class Ground:
         return SchemaWatch(
             self.database,
             newest(),
-            superseded=self.wakeups.superseded,
+            ends=self.wakeups.end,
             interval_s=self.settings.heartbeat_interval_s,
         )
 

@@ -77,7 +77,7 @@ def test_a_term_begins_with_the_entry_and_goes_on_with_each_heartbeat(store: Sto
     assert me.term.snapshot() == {"trusted": True, "length_s": 20.0, "left_s": 20.0}
     for _ in range(5):
         store.clock.advance(TTL_S / 2)
-        assert Heartbeat(me, interval_s=5.0).run_once() == {"beats": 1}
+        assert Heartbeat(me, ends=pytest.fail, interval_s=5.0).run_once() == {"beats": 1}
         assert me.term.number() == 0
     assert on_the_list(store) == ["2026-01-05T10:01:15.000000Z"]
     me.leave()
@@ -100,7 +100,7 @@ def test_heartbeats_that_fail_let_the_term_end_and_go_on(store: Store, logged: L
     me.enter()
     database.broken = True
     store.clock.advance(19.0)
-    assert Heartbeat(me, interval_s=5.0).run_once() == {"beats": 0}
+    assert Heartbeat(me, ends=pytest.fail, interval_s=5.0).run_once() == {"beats": 0}
     assert "disk I/O error" in str(logged)
     assert me.term.number() == 0
     store.clock.advance(1.0)

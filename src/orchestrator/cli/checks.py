@@ -14,9 +14,11 @@ from orchestrator.cli.others_checks import others
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
+from orchestrator.db.file_lock import lock_of
 from orchestrator.db.opening import has_state, place_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
+from orchestrator.installation.folder_owner import another_owner, what_to_do
 from orchestrator.ownership.registration import SERVING, WORKER, named
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
@@ -40,7 +42,7 @@ def examine(
 ) -> Iterator[Finding]:
     """Everything, the ground first."""
     yield _git(git)
-    yield _state_folder(settings.home)
+    yield _state_folder(settings)
     yield _disk(settings.home)
     yield from _services(settings, environ, processes)
     found, configs = _repositories(settings, environ, git)
@@ -67,13 +69,17 @@ def _git(git: Git) -> Finding:
     return Finding(Level.OK, "git", f"version {shown}")
 
 
-def _state_folder(home: Path) -> Finding:
+def _state_folder(settings: Settings) -> Finding:
+    home = settings.home
     place = next(folder for folder in (home, *home.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         hint = "Make it writable for this user, or name another one in ORCH_HOME."
         return Finding(Level.FAILED, "state folder", f"{place} cannot be written.", hint)
     if place != home:
         return Finding(Level.OK, "state folder", f"{home} (will be made)")
+    owner = another_owner(home, lock_of(settings.database_path))
+    if owner is not None:
+        return Finding(Level.FAILED, "state folder", f"{home} belongs to {owner}.", what_to_do(home, owner))
     if home.stat().st_mode & 0o077:
         hint = f"chmod 700 {home}"
         return Finding(Level.WARNING, "state folder", f"{home} can be read by other users.", hint)

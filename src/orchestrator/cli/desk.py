@@ -15,7 +15,14 @@ from typing import Protocol
 from orchestrator.cli.owner import Owner, owner_of
 from orchestrator.config import LogLevel, Settings, load_settings
 from orchestrator.db.opening import has_state, place_of
-from orchestrator.domain.errors import DatabaseError, NotFound, OutsideError, RequestRefused, StateInUse
+from orchestrator.domain.errors import (
+    DatabaseError,
+    ForeignState,
+    NotFound,
+    OutsideError,
+    RequestRefused,
+    StateInUse,
+)
 from orchestrator.domain.task import Ticket
 from orchestrator.operations.connections import OpenTasks
 from orchestrator.operations.deciding import Receipt
@@ -340,6 +347,12 @@ def own_or_ask(settings: Settings, role: str) -> Iterator[tuple[App | None, Desk
                 return
             try:
                 app = stack.enter_context(open_app(settings, os.environ, role=role))
+            except ForeignState:
+                owner = owner_of(settings.home, processes)  # root may ask it, for that leaves nothing behind
+                if owner is None:
+                    raise
+                yield None, remote(owner)
+                return
             except StateInUse as error:
                 owner = owner_of(settings.home, processes, shared=settings.on_postgres)
                 if owner is not None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from orchestrator.db.file_lock import lock_of
 from orchestrator.domain.errors import OutsideError
 from orchestrator.runtime.files import read_bounded, replace_durably
 from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
@@ -43,7 +44,7 @@ def owner_of(home: Path, processes: Processes, *, shared: bool = False) -> Owner
 
 def holder_of(database: Path) -> str | None:
     """Who holds the lock on a database, by its own words; None where nobody does. Takes no lock to find out."""
-    lock = database.with_name(database.name + ".lock")
+    lock = lock_of(database)
     try:
         inode = lock.stat().st_ino
         held = Path("/proc/locks").read_text(encoding="ascii").splitlines()

@@ -8,10 +8,12 @@ from pathlib import Path
 from orchestrator.cli.findings import Finding, Level
 from orchestrator.config import Secret, Settings
 from orchestrator.db import inbox
+from orchestrator.db.file_lock import lock_of
 from orchestrator.domain.errors import OutsideError
 from orchestrator.forges.git_access import GitAccess
 from orchestrator.forges.mirror import HEADS, Mirror
 from orchestrator.forges.remote_open import Server
+from orchestrator.installation.folder_owner import refuse_anothers
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.files import make_private_folder, replace_durably
@@ -34,9 +36,11 @@ def deliver_at(settings: Settings, source: str) -> str:
 def keep(settings: Settings, name: str, value: str) -> Path:
     """Keep a secret in a file of the state folder that only its owner reads.
 
+    :raises ForeignState: that is another user.
     :raises OutsideError: it cannot be written.
     """
     path = settings.home / FOLDER / name
+    refuse_anothers(settings.home, lock_of(settings.database_path))
     try:
         make_private_folder(path.parent)
         replace_durably(path, f"{value}\n".encode())
@@ -48,6 +52,7 @@ def keep(settings: Settings, name: str, value: str) -> Path:
 def webhook_secret(settings: Settings, name: str, entropy: Entropy) -> tuple[Secret, Path]:
     """The secret that a file of the state folder keeps, made where there is none: a sender may know it already.
 
+    :raises ForeignState: the folder is another user's.
     :raises OutsideError: it cannot be read or written.
     """
     path = settings.home / FOLDER / name

@@ -20,6 +20,11 @@ LEFT_S = 5.0  # how long a dead owner's lock is waited for
 POLL_S = 0.01
 
 
+def lock_of(path: Path) -> Path:
+    """The lock beside a database."""
+    return path.with_name(path.name + ".lock")
+
+
 @contextmanager
 def own_file(path: Path, *, role: str, shared: bool = False) -> Iterator[None]:
     """Hold ``<path>.lock`` for the length of the block.
@@ -29,7 +34,7 @@ def own_file(path: Path, *, role: str, shared: bool = False) -> Iterator[None]:
     :raises StateInUse: another process holds it; its pid and role are named.
     :raises DatabaseError: the folder is not writable.
     """
-    lock = path.with_name(path.name + ".lock")
+    lock = lock_of(path)
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:

@@ -44,6 +44,10 @@ class StateInUse(OperatorError):
     """Another process owns the state folder."""
 
 
+class ForeignState(OperatorError):
+    """The state folder belongs to another user, who could not open what we write there."""
+
+
 class SchemaError(OperatorError):
     """The database was written by a newer version, or is no database of ours."""
 

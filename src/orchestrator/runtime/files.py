@@ -123,6 +123,15 @@ def make_private_folder(path: Path) -> None:
     sync_folder(path.parent)
 
 
+def uid_of_new(folder: Path) -> int:
+    """The user to whom a file belongs that is made there now, as the file system tells it.
+
+    :raises OSError: the folder is missing or cannot be written.
+    """
+    with tempfile.TemporaryFile(dir=folder) as made_now:
+        return os.fstat(made_now.fileno()).st_uid
+
+
 def untouched_for(folder: Path, patterns: Sequence[str], seconds: float) -> list[Path]:
     """What lies in a folder and has not been written to for so long, by the file system's own time: where our clock has
     jumped, nothing gets older by that.

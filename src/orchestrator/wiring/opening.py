@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from orchestrator.config.settings import Settings
-from orchestrator.db.file_lock import own_file
+from orchestrator.db.file_lock import lock_of, own_file
 from orchestrator.db.opening import open_migrated, open_to_look
+from orchestrator.installation.folder_owner import refuse_anothers
 from orchestrator.installation.within_reach import refuse_a_strange_home
 from orchestrator.observability.log import configure_logging
 from orchestrator.ownership.registration import WORKER
@@ -29,12 +30,14 @@ def open_app(
     On PostgreSQL it is owned together with others, but for a worker's. ``shared``: so on SQLite, too, for proofs; no
     command offers it (DESIGN §8).
 
+    :raises ForeignState: it belongs to another user.
     :raises StateInUse: another process owns it.
     :raises SchemaError: it belongs to a newer version.
     :raises DatabaseError: it cannot be read or written.
     """
     outside = outside or Outside(environ)
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
+    refuse_anothers(settings.home, lock_of(settings.database_path))
     make_private_folder(settings.home)
     together = shared or (settings.on_postgres and role != WORKER)
     with own_file(settings.database_path, role=role, shared=together):

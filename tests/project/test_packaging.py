@@ -18,6 +18,7 @@ import yaml
 from orchestrator.cli.entry import COMMANDS
 from orchestrator.config import describe_settings, load_settings
 from orchestrator.config.settings import Settings
+from orchestrator.db.postgres import MAX_CONNECTIONS
 from orchestrator.domain.duration import parse_duration
 from orchestrator.runtime.process import MACHINE_ID_FILE
 from orchestrator.web.guard import OPEN_PATHS
@@ -293,3 +294,15 @@ def test_who_delivers_itself_changes_only_the_program_of_the_unit() -> None:
     assert list(said["Service"]) == ["execstart"]
     assert text.count("ExecStart=\n") == 1  # systemd would start both
     assert said["Service"]["ExecStart"].split()[1:] == UNITS["orch.service"]
+
+
+def test_the_guide_to_postgresql_counts_the_connections_and_names_who_signs_the_server_s() -> None:
+    guide = (ROOT / "docs/how-to/postgresql.md").read_text(encoding="utf-8")
+    told = re.search(r"Up to (\d+) connections", guide)
+    assert told is not None
+    assert int(told[1]) == MAX_CONNECTIONS + 2  # one that speaks and one that listens
+    urls = re.findall(r'"(postgresql://\S+sslmode=verify-full\S*)"', guide)
+    assert urls
+    for url in urls:
+        assert load_settings({"ORCH_HOME": "/nowhere", "ORCH_DATABASE_URL": url}).database_url == url
+        assert "sslrootcert=/" in url

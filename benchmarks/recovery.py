@@ -179,7 +179,8 @@ class _State:
 
     def converges_in(self) -> float:
         """One life: the seconds from its first line to where nothing is left."""
-        shutil.rmtree(self._home, ignore_errors=True)
+        while self._home.exists():  # programs of the life before may still write there
+            shutil.rmtree(self._home, ignore_errors=True)
         subprocess.run(["cp", "-a", self._kept, self._home], check=True)
         self._ledger.restore()
         os.sync()

@@ -135,7 +135,9 @@ class Reconciler:
 
     def _page(self, after: int) -> list[tuple[Task, bool, bool]]:
         with self._database.read() as tx:
-            return [_with_surroundings(tx, task) for task in tasks.list_open(tx, after=after, limit=PAGE)]
+            found = tasks.list_open(tx, after=after, limit=PAGE)
+            with_job = jobs.at_work_for(tx, [task.id for task in found])
+            return [(task, task.id in with_job, _depends(tx, task)) for task in found]
 
     def _tip(self, now: _Pass, repo: RepoName) -> Sha | None:
         if repo not in now.tips:
@@ -147,7 +149,5 @@ class Reconciler:
         return now.tips[repo]
 
 
-def _with_surroundings(tx: Tx, task: Task) -> tuple[Task, bool, bool]:
-    has_job = jobs.active_of_task(tx, task.id) is not None
-    depends = task.hold is Hold.BLOCKED and bool(tasks.unmet_dependencies(tx, task.id))
-    return task, has_job, depends
+def _depends(tx: Tx, task: Task) -> bool:
+    return task.hold is Hold.BLOCKED and bool(tasks.unmet_dependencies(tx, task.id))

@@ -197,6 +197,12 @@ def active_of_task(tx: Tx, task_id: TaskId) -> Job | None:
     return _job(row) if row else None
 
 
+def at_work_for(tx: Tx, ids: Collection[TaskId]) -> frozenset[TaskId]:
+    """Those of these tasks that have a queued or running job."""
+    rows = tx.all("jobs.at_work_for", tasks=json.dumps(sorted(ids)))
+    return frozenset(TaskId(row["task_id"]) for row in rows)
+
+
 def running(tx: Tx) -> list[Job]:
     """Every running job."""
     return [_job(row) for row in tx.all("jobs.running")]

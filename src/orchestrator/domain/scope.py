@@ -13,11 +13,14 @@ class Scope:
     repos: frozenset[str] = frozenset({EVERY_REPOSITORY})
     self_repo: str = ""  # the repository of this very installation; all that is left where none is named
 
+    @property
+    def everything(self) -> bool:
+        """Whether it leaves out no repository."""
+        return self.enabled and EVERY_REPOSITORY in self.repos
+
     def covers(self, repo: str) -> bool:
         """Whether a repository's tasks are among them."""
-        if not self.enabled:
-            return False
-        return EVERY_REPOSITORY in self.repos or repo in self.named()
+        return self.everything or (self.enabled and repo in self.named())
 
     def named(self) -> frozenset[str]:
         """The repositories that the setting comes down to."""

@@ -139,6 +139,7 @@ class SystemProcesses:
 
     def __init__(self) -> None:
         self._children: set[int] = set()
+        self._own: ProcessIdentity | None = None
         self._ended: dict[
             int, int
         ] = {}  # the last ENDED_KEPT children that were collected, and how they ended
@@ -208,8 +209,11 @@ class SystemProcesses:
 
     def own(self) -> ProcessIdentity:
         """This process."""
-        pid = os.getpid()
-        return ProcessIdentity(machine_boot_id(), pid_namespace(), pid, start_ticks(pid) or 0)
+        pid, known = os.getpid(), self._own
+        if known is None or known.pid != pid:  # a forked child is somebody else
+            known = ProcessIdentity(machine_boot_id(), pid_namespace(), pid, start_ticks(pid) or 0)
+            self._own = known
+        return known
 
     def machine(self) -> Machine:
         """The machine of this process."""
@@ -218,11 +222,12 @@ class SystemProcesses:
     def liveness(self, identity: ProcessIdentity) -> Liveness:
         """Compare boot id, namespace and start ticks before believing a pid."""
         self._reap()
-        if identity.machine_boot_id != machine_boot_id():
+        own = self.own()
+        if identity.machine_boot_id != own.machine_boot_id:
             return (
                 Liveness.UNKNOWN
             )  # another machine, or this one before a reboot: only the heartbeat can tell
-        if identity.pid_namespace != pid_namespace() or identity.pid <= 0:
+        if identity.pid_namespace != own.pid_namespace or identity.pid <= 0:
             return Liveness.UNKNOWN
         state = process_state(identity.pid)
         if state is None:

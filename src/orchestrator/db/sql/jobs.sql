@@ -120,6 +120,10 @@ ORDER BY id DESC LIMIT 1;
 -- name: active_of_task
 SELECT * FROM jobs WHERE task_id = :task_id AND status IN ('queued', 'running');
 
+-- name: at_work_for
+SELECT DISTINCT jobs.task_id FROM json_each(:tasks) AS wanted CROSS JOIN jobs
+WHERE jobs.task_id = CAST(wanted.value AS BIGINT) AND jobs.status IN ('queued', 'running');
+
 -- name: running
 SELECT * FROM jobs WHERE status = 'running' ORDER BY id LIMIT 1000;
 

@@ -160,7 +160,7 @@ CREATE TABLE installation (
     installation_id TEXT NOT NULL,
     sequence        INTEGER NOT NULL DEFAULT 0,
     created_at      TEXT NOT NULL
-, accepted TEXT);
+, accepted TEXT, state_id TEXT);
 
 CREATE TABLE installation_marks (
     repo       TEXT PRIMARY KEY REFERENCES repositories (name),

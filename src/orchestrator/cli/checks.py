@@ -14,12 +14,16 @@ from orchestrator.cli.others_checks import others
 from orchestrator.cli.owner import holder_of, owner_of
 from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
+from orchestrator.db import homes, installation
 from orchestrator.db.file_lock import lock_of
-from orchestrator.db.opening import has_state, place_of
+from orchestrator.db.opening import has_state, place_of, schema_of
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
+from orchestrator.domain.ids import Home
 from orchestrator.installation.folder_owner import another_owner, what_to_do
 from orchestrator.ownership.registration import SERVING, WORKER, named
+from orchestrator.ownership.state_folder import FOLDER_KNOWN_SINCE, strange
+from orchestrator.places import known_state_id
 from orchestrator.repo_config.records import AgentConfig, EnvironmentConfig, RepoConfig
 from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.http import Http
@@ -43,6 +47,7 @@ def examine(
     """Everything, the ground first."""
     yield _git(git)
     yield _state_folder(settings)
+    yield from _shared_folder(settings, environ)
     yield _disk(settings.home)
     yield from _services(settings, environ, processes)
     found, configs = _repositories(settings, environ, git)
@@ -84,6 +89,23 @@ def _state_folder(settings: Settings) -> Finding:
         hint = f"chmod 700 {home}"
         return Finding(Level.WARNING, "state folder", f"{home} can be read by other users.", hint)
     return Finding(Level.OK, "state folder", str(home))
+
+
+def _shared_folder(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether it is the one that belongs to the database, where that is a server's; a worker has one of its own."""
+    if not settings.on_postgres:
+        return
+    here = known_state_id(settings.home)
+    try:
+        if schema_of(settings.database_url) < FOLDER_KNOWN_SINCE:
+            return
+        with open_readonly(settings, environ) as app, app.database.read() as tx:
+            known, worker = installation.folder(tx), homes.get(tx, Home(here)) if here is not None else None
+    except OrchestratorError:  # told of with the repositories
+        return
+    if known not in (None, here) and worker is None:
+        why = strange()
+        yield Finding(Level.FAILED, "state folder", f"{settings.home}: {why.message}", why.hint)
 
 
 def _disk(home: Path) -> Finding:

@@ -9,9 +9,10 @@ from orchestrator.cli.desk import nothing_yet, settings_for_command
 from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.config import values
-from orchestrator.db.opening import has_state, place_of
+from orchestrator.db.opening import file_of, has_state, place_of
 from orchestrator.domain.errors import ConfigError, StateInUse
 from orchestrator.ownership.registration import named
+from orchestrator.places import state_id_of
 from orchestrator.wiring import open_app
 
 LONGEST = 4096
@@ -51,6 +52,7 @@ def copy(target: str, as_json: bool) -> int:
             settings.database_url,
             new,
             by=app.boot_id,
+            state_id=state_id_of(settings.home, app.entropy) if file_of(new) is None else None,
             alone=alone,
             clock=app.clock,
             entropy=app.entropy,

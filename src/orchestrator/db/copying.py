@@ -70,9 +70,18 @@ class Target(Ledger, Protocol):
 
 
 def copy_ledger(
-    source: str, target: str, *, by: BootId, alone: Callable[[], None], clock: Clock, entropy: Entropy
+    source: str,
+    target: str,
+    *,
+    by: BootId,
+    state_id: str | None,
+    alone: Callable[[], None],
+    clock: Clock,
+    entropy: Entropy,
 ) -> Copied:
     """Copy everything but that the process ``by`` is at work, which nobody would ever take out of the target.
+
+    ``state_id``: of the state folder that the copy belongs to; None where it will lie in the folder itself.
 
     ``alone`` raises where somebody works on ``source``: asked before, and again before the commit, for what has been
     stored there meanwhile is not in the copy.
@@ -97,7 +106,7 @@ def copy_ledger(
                 hint="Name an empty database, or a file that is not there yet.",
             )
         new.clear("installation")
-        copied = _Without(old, by)
+        copied = _AsCopied(old, by, state_id)
         stored = sum(_copy(copied, new, table, columns) for table, columns in tables.items())
         new.ready()
         alone()
@@ -105,15 +114,19 @@ def copy_ledger(
 
 
 @dataclass(frozen=True, slots=True)
-class _Without:
-    """A side without what says that a process is at work."""
+class _AsCopied:
+    """A side without what says that a process is at work, and with the state folder of the copy."""
 
     side: Ledger
     boot_id: BootId
+    state_id: str | None
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
         """See :class:`Ledger`."""
         rows = self.side.rows(table, columns)
+        if table == "installation":
+            at = columns.index("state_id")
+            return ((*row[:at], self.state_id, *row[at + 1 :]) for row in rows)
         if table != "processes":
             return rows
         own = columns.index("boot_id")

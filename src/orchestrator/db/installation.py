@@ -35,6 +35,23 @@ def identity(tx: Tx) -> str:
     return str(row["installation_id"])
 
 
+def folder(tx: Tx, *, to_stay: bool = False) -> str | None:
+    """The id of the state folder that belongs to the database; None where none does yet. ``to_stay``: nobody else
+    exchanges it before this transaction ends."""
+    row = tx.one("installation.folder_to_stay") if to_stay else tx.one("installation.folder")
+    return str(row["state_id"]) if row is not None and row["state_id"] is not None else None
+
+
+def take_folder(tx: Tx, state_id: str) -> None:
+    """Let a state folder be the database's, where none is yet: of two one comes first."""
+    tx.execute("installation.take_folder", state_id=state_id)
+
+
+def exchange_folder(tx: Tx, state_id: str, *, lost: str) -> bool:
+    """Let a folder take the place of one that is lost; False where another has taken it already."""
+    return tx.execute("installation.exchange_folder", state_id=state_id, lost=lost) == 1
+
+
 def begin(tx: Tx, start_id: str) -> None:
     """Remember a start of our own, before it claims anything: a crash right after the claim is then no restore."""
     tx.execute("installation.begin", start_id=start_id)

@@ -54,9 +54,18 @@ def has_state(url: str) -> bool:
     path = file_of(url)
     if path is not None:
         return path.exists()
+    return schema_of(url) > 0
+
+
+def schema_of(url: str) -> int:
+    """The number of the schema that a server's database has; 0: there is none of ours.
+
+    :raises DatabaseError: its server does not answer, or does not let us in.
+    :raises SchemaError: what is there is not ours.
+    """
     from orchestrator.db.migrate_postgres import schema_of_server
 
-    return schema_of_server(url) > 0
+    return schema_of_server(url)
 
 
 def place_of(url: str) -> str:

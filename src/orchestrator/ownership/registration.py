@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import structlog
 
 from orchestrator.db import homes, leases
-from orchestrator.db.database import Database
+from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import DatabaseReplaced, OperatorError, OrchestratorError
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home
+from orchestrator.ownership import state_folder
 from orchestrator.ownership.judge import Judge
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.clock import Clock, parse_stamp
@@ -47,11 +48,13 @@ class Registration:
     def enter(self) -> None:
         """Say that this process lives, and begin its term.
 
-        :raises OperatorError: another living process has other switches, or a worker's folder is not its own; this one
-            is off the list again.
+        :raises OperatorError: another living process has other switches, the state folder is not the database's, or a
+            worker's is not its own; this one is off the list again.
         """
         since, own = self.clock.boottime(), self.own_home
+        take = self.role in SERVING and not self._served_elsewhere()
         with self.database.write() as tx:
+            self._see_to_the_folder(tx, take=take)
             leases.register_process(
                 tx, self.boot_id, self.host, self.processes.own(), self.role, self.switches
             )
@@ -102,6 +105,21 @@ class Registration:
         with self.database.write() as tx:
             if not any(row.owner_boot_id == self.boot_id for row in leases.all_rows(tx)):
                 leases.forget_process(tx, self.boot_id)
+
+    def _see_to_the_folder(self, tx: Tx, *, take: bool) -> None:
+        """Before we are on the list: of two with different folders that start at once one is never on it."""
+        if self.own_home is not None:
+            state_folder.refuse_to_a_worker(tx, self.own_home.home)
+        elif (state := _words(self.switches).get(STATE)) and self.role != state_folder.NEW_FOLDER:
+            state_folder.belongs(tx, state, take=take)
+
+    def _served_elsewhere(self) -> bool:
+        """Whether a process of a version that stored no folder yet lives with another one."""
+        state = _words(self.switches).get(STATE)
+        return state is not None and any(
+            row.role != WORKER and _words(row.switches).get(STATE) not in (None, state)
+            for row in self.others()
+        )
 
     def _why_not_together(self) -> OperatorError | None:
         others = self.others()

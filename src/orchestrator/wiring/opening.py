@@ -1,16 +1,18 @@
 """Opening an installation: to work, or to look."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from orchestrator.config.settings import Settings
+from orchestrator.db import installation
 from orchestrator.db.file_lock import lock_of, own_file
-from orchestrator.db.opening import open_migrated, open_to_look
+from orchestrator.db.opening import open_migrated, open_to_look, schema_of
 from orchestrator.installation.folder_owner import refuse_anothers
 from orchestrator.installation.within_reach import refuse_a_strange_home
 from orchestrator.observability.log import configure_logging
 from orchestrator.ownership.registration import WORKER
-from orchestrator.places import state_id_of
+from orchestrator.ownership.state_folder import FOLDER_KNOWN_SINCE, NEW_FOLDER, strange
+from orchestrator.places import known_state_id, state_id_of
 from orchestrator.runtime.files import make_private_folder
 from orchestrator.wiring.app import App
 from orchestrator.wiring.ground import Outside
@@ -32,12 +34,15 @@ def open_app(
 
     :raises ForeignState: it belongs to another user.
     :raises StateInUse: another process owns it.
+    :raises OperatorError: it is not the one that belongs to the database.
     :raises SchemaError: it belongs to a newer version.
     :raises DatabaseError: it cannot be read or written.
     """
     outside = outside or Outside(environ)
     redactor = configure_logging(settings, settings.secrets(), utc=outside.clock.utc)
     refuse_anothers(settings.home, lock_of(settings.database_path))
+    if settings.on_postgres and role not in (WORKER, NEW_FOLDER):
+        _refuse_an_empty_folder(settings, outside)
     make_private_folder(settings.home)
     together = shared or (settings.on_postgres and role != WORKER)
     with own_file(settings.database_path, role=role, shared=together):
@@ -57,6 +62,16 @@ def open_app(
                 app.registration.leave()
         finally:
             database.close()
+
+
+def _refuse_an_empty_folder(settings: Settings, outside: Outside) -> None:
+    """Before anything is made in it, such as the id of a new folder in the place where a known one is to be mounted."""
+    if known_state_id(settings.home) is None and schema_of(settings.database_url) >= FOLDER_KNOWN_SINCE:
+        looking = closing(open_to_look(settings.database_url, clock=outside.clock))
+        with looking as database, database.read() as tx:
+            known = installation.folder(tx)
+        if known is not None:
+            raise strange()
 
 
 @contextmanager

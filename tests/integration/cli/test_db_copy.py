@@ -8,6 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from orchestrator.places import STATE_ID
 from tests.fixtures_orch import CONFIG, Here, Orch, ended
 from tests.waiting import wait_until
 
@@ -126,6 +127,25 @@ def test_who_copies_is_at_work_in_neither(filed: Here, empty_postgres_url: str) 
     assert filed("db", "copy", empty_postgres_url).code == 0
     assert on_server(empty_postgres_url, "SELECT count(*) FROM processes") == [(0,)]
     assert in_file(filed.orch, "SELECT count(*) FROM processes") == [(0,)]
+
+
+def test_a_copy_belongs_to_the_folder_of_the_file(filed: Here, empty_postgres_url: str) -> None:
+    orch = filed.orch
+    assert filed("db", "copy", empty_postgres_url).code == 0
+    known = (orch.home / STATE_ID).read_text()
+    assert on_server(empty_postgres_url, "SELECT state_id FROM installation") == [(known,)]
+    there = {"ORCH_DATABASE_URL": empty_postgres_url}
+    elsewhere = Orch(orch.home.with_name("empty"), orch.folder, there)
+    assert "not the one that belongs to the database" in elsewhere("serve").err
+    assert not elsewhere.home.exists()
+    orch.settings |= there
+    with orch.serving() as service:
+        assert ended(service).code == 0
+    assert orch("db", "copy", f"sqlite://{orch.home / 'back.db'}").code == 0
+    assert in_file(orch, "SELECT state_id FROM installation", "back.db") == [(None,)]
+    orch.settings["ORCH_DATABASE_URL"] = f"sqlite://{orch.home / 'back.db'}"
+    with orch.serving() as service:
+        assert ended(service).code == 0
 
 
 def test_guards_are_on_again(filed: Here, empty_postgres_url: str) -> None:

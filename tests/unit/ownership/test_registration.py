@@ -1,19 +1,21 @@
 """This process on the list: a heartbeat renews its term, a row that is gone ends it, no fault ends the heartbeats."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from orchestrator.daemons.heartbeat import Heartbeat
-from orchestrator.db import homes, leases
+from orchestrator.db import homes, installation, leases
 from orchestrator.db.database import Database, Tx
 from orchestrator.domain.errors import DatabaseError, OperatorError
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.domain.lease import switches
 from orchestrator.domain.scope import EVERYTHING, Scope
 from orchestrator.ownership.judge import Judge
-from orchestrator.ownership.registration import WORKER, OwnHome, Registration
+from orchestrator.ownership.registration import SERVING, WORKER, OwnHome, Registration
 from orchestrator.ownership.term import Term
 from orchestrator.runtime.process import SystemProcesses
 from tests.fixtures_db import Store
@@ -55,6 +57,7 @@ def registration(
     scope: Scope = EVERYTHING,
     state: str = "",
     home: Home = SHARED_HOME,
+    role: str = "serve",
 ) -> Registration:
     said = switches(scope) + (f" state={state}" if state else "")
     own = OwnHome(home, "/state", 960.0) if home else None
@@ -62,7 +65,7 @@ def registration(
     judge = Judge(boot_id=boot_id, processes=processes, clock=store.clock, term=term)
     return Registration(
         database or store.database, boot_id, processes, store.clock, term, judge,
-        WORKER if home else "serve", said, "one" if home else "", own,
+        WORKER if home else role, said, "one" if home else "", own,
     )  # fmt: skip
 
 
@@ -249,3 +252,96 @@ def test_no_state_folder_is_an_orchestrator_s_and_a_worker_s(store: Store, worke
     assert len(on_the_list(store)) == 1
     with store.database.read() as tx:
         assert (homes.get(tx, Home("one-folder")) is not None) is worker_first
+
+
+# -- the state folder that belongs to the database -----------------------------------------------------------------
+
+
+def folder(store: Store) -> str | None:
+    with store.database.read() as tx:
+        return installation.folder(tx)
+
+
+@pytest.mark.parametrize("role", ["serve", "run", "task add", "doctor"])
+def test_the_folder_of_the_first_that_serves_is_remembered_and_another_one_refused(
+    store: Store, role: str
+) -> None:
+    first = registration(store, state="theirs", role=role)
+    first.enter()
+    first.leave()
+    assert folder(store) == ("theirs" if role in SERVING else None)
+    registration(store, state="theirs").enter()
+    store.raw("DELETE FROM processes")
+    for late in (role, "serve", "restore accept"):
+        other = registration(store, boot_id=BootId("other"), state="empty", role=late)
+        with pytest.raises(OperatorError, match="not the one that belongs to the database") as refused:
+            other.enter()
+        assert "Nothing was started" in refused.value.message
+        assert "ORCH_HOME" in refused.value.hint
+        assert "orch restore folder" in refused.value.hint
+    assert on_the_list(store) == []
+    assert folder(store) == "theirs"
+
+
+def test_of_two_with_different_folders_that_start_at_once_one_is_let_in(store: Store) -> None:
+    together = threading.Barrier(2)
+
+    def start(name: str) -> bool:
+        together.wait()
+        try:
+            registration(store, boot_id=BootId(name), state=name).enter()
+        except OperatorError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        let_in = list(pool.map(start, ("one", "two")))
+    assert sorted(let_in) == [False, True]
+    assert folder(store) == ("one" if let_in[0] else "two")
+    assert [row["boot_id"] for row in store.rows("SELECT boot_id FROM processes")] == [folder(store)]
+
+
+def test_the_folder_of_one_that_is_refused_for_another_reason_is_not_remembered(store: Store) -> None:
+    """The other one is of a version that stored none, or a worker's."""
+    registration(store, boot_id=BootId("old"), state="theirs").enter()
+    store.raw("UPDATE installation SET state_id = NULL")
+    with pytest.raises(OperatorError, match="state is theirs there and empty here"):
+        registration(store, state="empty").enter()
+    assert folder(store) is None
+    registration(store, boot_id=BootId("worker"), home=Home("mine")).enter()
+    store.raw("DELETE FROM processes")
+    with pytest.raises(OperatorError, match="This state folder is a worker's"):
+        registration(store, state="mine").enter()
+    assert folder(store) is None
+
+
+def test_a_worker_does_not_get_the_shared_folder_though_nobody_lives_there(store: Store) -> None:
+    served = registration(store, state="theirs")
+    served.enter()
+    served.leave()
+    with pytest.raises(OperatorError, match="is the one that the orchestrators share"):
+        registration(store, home=Home("theirs")).enter()
+    with store.database.read() as tx:
+        assert homes.all_homes(tx) == []
+    registration(store, home=Home("mine")).enter()
+    assert folder(store) == "theirs"
+
+
+def test_who_was_off_the_list_while_another_folder_was_taken_does_not_come_back(
+    store: Store, logged: Logged
+) -> None:
+    """It hung for so long that it was taken for dead."""
+    me = registration(store, state="lost")
+    me.enter()
+    store.raw("DELETE FROM processes")
+    store.raw("UPDATE installation SET state_id = 'new'")
+    assert not me.beat()
+    assert "not the one that belongs to the database" in str(logged)
+    assert me.term.number() is None
+    assert on_the_list(store) == []
+
+
+def test_where_there_is_no_folder_to_share_none_is_remembered(store: Store) -> None:
+    """A SQLite file lies in its folder."""
+    registration(store).enter()
+    assert folder(store) is None

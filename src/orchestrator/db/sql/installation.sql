@@ -53,3 +53,15 @@ WHERE json_extract(evidence, '$.sha') = version.value AND name IN ('deploy_init'
 
 -- name: accepted_traces
 SELECT name FROM accepted_traces;
+
+-- name: folder
+SELECT state_id FROM installation WHERE one = 1;
+
+-- name: folder_to_stay
+SELECT state_id FROM installation WHERE one = 1; -- SQLite has one writer: nobody changes it meanwhile
+
+-- name: take_folder
+UPDATE installation SET state_id = :state_id WHERE one = 1 AND state_id IS NULL;
+
+-- name: exchange_folder
+UPDATE installation SET state_id = :state_id WHERE one = 1 AND state_id = :lost;

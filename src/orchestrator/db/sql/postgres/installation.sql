@@ -13,3 +13,7 @@ SELECT json_extract(evidence, '$.environment') || '/' || json_extract(evidence, 
        || json_extract(evidence, '$.sha')
 FROM effects WHERE name = 'deploy_init' AND json_extract(evidence, '$.conditional_undo') IS NOT NULL
   AND json_extract(evidence, '$.sha') = ANY (ARRAY(SELECT value FROM json_each(:versions)));
+
+-- name: folder_to_stay
+-- Whoever exchanges it meanwhile waits until this transaction has ended.
+SELECT state_id FROM installation WHERE one = 1 FOR SHARE;

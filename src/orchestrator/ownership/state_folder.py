@@ -1,0 +1,46 @@
+"""The state folder that the processes of one database share, where the database is a server's (decision 0021).
+
+What was started outside is written down in that folder alone. So the database remembers it by its id: another folder,
+be it the empty place at which it should have been mounted, would say that nothing has ever been started.
+"""
+
+from orchestrator.db import homes, installation
+from orchestrator.db.database import Tx
+from orchestrator.domain.errors import OperatorError
+from orchestrator.domain.ids import Home
+
+FOLDER_KNOWN_SINCE = 23  # the schema that remembers it
+NEW_FOLDER = "restore folder"  # the role of who lets another folder take its place
+
+
+def belongs(tx: Tx, state_id: str, *, take: bool) -> None:
+    """See that a folder is the database's, until this transaction ends; with ``take`` it becomes so where none is yet,
+    unless it is a worker's.
+
+    :raises OperatorError: another one is.
+    """
+    if take and homes.get(tx, Home(state_id)) is None:
+        installation.take_folder(tx, state_id)
+    if installation.folder(tx, to_stay=True) not in (None, state_id):
+        raise strange()
+
+
+def refuse_to_a_worker(tx: Tx, home: Home) -> None:
+    """A worker's folder is its own.
+
+    :raises OperatorError: it is the one that the orchestrators share.
+    """
+    if installation.folder(tx, to_stay=True) == home:
+        raise OperatorError(
+            "This state folder is the one that the orchestrators share. Nothing was started.",
+            hint="A worker needs a folder of its own: name an empty one in ORCH_HOME.",
+        )
+
+
+def strange() -> OperatorError:
+    """Why a process does not start in a folder."""
+    return OperatorError(
+        "This state folder is not the one that belongs to the database. What was deployed, and which agents run, is "
+        "written down in that one; from here it would look as if nothing had been. Nothing was started.",
+        hint="Is it mounted? Name it in ORCH_HOME. If it is lost for good: `orch restore folder`.",
+    )

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from orchestrator.deploy.deployer import StartGivenUp
 from orchestrator.deploy.health import HealthWatch
-from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Ending, Exit, Started
+from orchestrator.deploy.records import Claimant, DeployKind, DeployStart, Ending, Exit, RecordLost, Started
 from orchestrator.domain.errors import AuthorityUnreachable, OutsideError, RequestRefused
 from orchestrator.domain.ids import Digest, Sha
 from orchestrator.runtime.http import SystemHttp
@@ -35,6 +35,7 @@ class Record:
     start: DeployStart | None
     claim: Started | None = None
     exit: Exit | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,10 @@ class MemoryDeployer:
     def started(self, start: DeployStart) -> Started | None:
         return self._wire.ask("deploy.started", lambda: self._claim_of(start))
 
-    def revoke(self, start: DeployStart) -> Started:
+    def revoke(self, start: DeployStart, *, said: bool = False) -> Started:
         def call() -> Started:
             known = self._record(start)
-            held = self._claim_of(start)
+            held = known.claim if said and known.lost else self._claim_of(start)
             if held is not None:
                 return held
             claim = self._claim(start, Claimant.REVOKER)
@@ -110,6 +111,14 @@ class MemoryDeployer:
             return claim
 
         return self._wire.act("deploy.revoke", call)
+
+    def lose(self, start: DeployStart, *, ended: str = "") -> bool:
+        known = self._record(start)
+        if known.claim is not None:
+            return False
+        end = Exit(Ending.DECLARED, None, NEVER, ended) if ended else known.exit
+        self.state.starts[key_of(start)] = replace(known, lost=True, exit=end)
+        return True
 
     def exit(self, start: DeployStart) -> Exit | None:
         return self._wire.ask("deploy.exit", lambda: self._exit_of(start))
@@ -129,12 +138,13 @@ class MemoryDeployer:
 
     def declare_ended(self, start: DeployStart, said: str) -> Exit:
         def call() -> Exit:
-            known, held = self._record(start), self._claim_of(start)
+            known = self._record(start)
+            held = known.claim if known.lost else self._claim_of(start)
             if known.exit is not None:
                 return known.exit
             if held is not None and held.by is Claimant.CHILD:
                 raise RequestRefused("It is at work; nothing was changed.")
-            claim = held or self._claim(start, Claimant.REVOKER)
+            claim = held if known.lost else held or self._claim(start, Claimant.REVOKER)
             ended = Exit(Ending.DECLARED, None, NEVER, said)
             self.state.starts[key_of(start)] = replace(known, claim=claim, exit=ended)
             return ended
@@ -191,11 +201,16 @@ class MemoryDeployer:
         return max(ran, default=0)
 
     def _exit_of(self, start: DeployStart) -> Exit | None:
-        self._claim_of(start)
-        return self._record(start).exit
+        found = self._record(start).exit
+        if found is None or found.ending is not Ending.DECLARED:
+            self._claim_of(start)
+        return found
 
     def _claim_of(self, start: DeployStart) -> Started | None:
-        claim = self._record(start).claim
+        known = self._record(start)
+        claim = known.claim
+        if claim is None and known.lost:
+            raise RecordLost("Its record is lost.")
         if claim is not None and (claim.installation, claim.sequence, claim.token) != _identity(start):
             raise _foreign(start)
         return claim

@@ -47,7 +47,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "pipeline": Lazy("pipeline", "The stages, their steps and gates."),
     "lease": Lazy("lease", "Who owns which task's transition."),
     "effect": Lazy("effect", "What is being done outside and not settled; say what became of it."),
-    "restore": Lazy("restore", "Go on after a database or a forge was restored or copied."),
+    "restore": Lazy(
+        "restore", "Go on after a database or a forge was restored or copied, or the state folder was lost."
+    ),
     "unfreeze": Lazy("unfreeze", "Let a frozen repository deliver again, or only the task that mends it."),
     "db": Lazy("db", "Where the ledger lies: copy it from a SQLite file to PostgreSQL, or back."),
     "doctor": Lazy("doctor", "Look for what will not work, and say how to mend it."),

@@ -1,19 +1,25 @@
 """``orch restore``."""
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import cast
 
 import click
 
-from orchestrator.cli.desk import acting, reading
+from orchestrator.cli.desk import acting, nothing_yet, reading, settings_for_command
 from orchestrator.cli.options import json_option, person_option, person_or_user, plain_text
 from orchestrator.cli.terminal import say, say_json
+from orchestrator.db.opening import has_state
+from orchestrator.domain.errors import ConfigError, StateInUse
+from orchestrator.ownership.registration import named
+from orchestrator.ownership.state_folder import NEW_FOLDER
 from orchestrator.web.views import Plain
+from orchestrator.wiring import open_app
 
 
 @click.group("restore")
 def command() -> None:
-    """Go on after a database or a forge was restored or copied."""
+    """Go on after a database or a forge was restored or copied, or the state folder was lost."""
 
 
 @command.command("status")
@@ -58,6 +64,52 @@ def accept(reason: str, person: str | None, as_json: bool) -> int:
             else f"{repo} stays closed: something has changed; accept once more."
         )
     return 0 if all(opened.values()) else 1
+
+
+@command.command("folder")
+@click.option("--reason", required=True, help="What has happened to the folder; kept with the event.")
+@person_option
+@json_option
+def folder(reason: str, person: str | None, as_json: bool) -> int:
+    """Let the state folder in ORCH_HOME take the place of one that is lost for good.
+
+    For a PostgreSQL database, whose services share a folder. Refused while a process of this installation lives. Every
+    deploy and undo that is not settled is in doubt from then on, for what became of it was written down in the lost
+    folder: look at the environment, and say it with `orch effect resolve`. The lost folder is refused if it comes back.
+    """
+    said, who = plain_text(reason, "reason"), plain_text(person_or_user(person), "name")
+    settings = settings_for_command()
+    if not settings.on_postgres:
+        raise ConfigError(
+            "With SQLite the ledger lies in the state folder and is lost with it; nothing was changed.",
+            hint="Put a backup of the folder in its place; then `orch restore status`.",
+        )
+    if not has_state(settings.database_url):
+        raise nothing_yet(settings)
+    with open_app(settings, os.environ, role=NEW_FOLDER) as app:
+
+        def alone() -> None:
+            for other in app.registration.others():
+                raise StateInUse(
+                    f"The database is in use by {named(other)}; nothing was changed.",
+                    hint="Stop every service and every worker first. Agents may go on.",
+                )
+
+        told = app.new_folder(alone).take(person=who, reason=said)
+    if as_json:
+        say_json(told)
+        return 0
+    say(f"{settings.home} is the state folder now.")
+    for one in told["in_doubt"]:
+        where = f"{one['work_item']}: {one['name']} in {one['environment']}"
+        say(f"  {where} is in doubt: orch effect resolve {one['effect']} applied|not-applied|retry")
+    for one in told["not_ended"]:
+        where = f"{one['work_item']}: whether its command in {one['environment']} has ended is not known"
+        say(f"  {where}: orch effect resolve {one['effect']} ended")
+    say(
+        "Local forges that lay in the lost folder are gone: their repositories stay closed until they are put back."
+    )
+    return 0
 
 
 def closed_lines(queue: Plain) -> list[str]:

@@ -117,6 +117,17 @@ def all_unsettled(tx: Tx) -> list[Intent]:
     return [intent_of(row) for row in tx.all("effects.all_unsettled")]
 
 
+def unsettled_starts(tx: Tx) -> list[Intent]:
+    """Starts and undos of environments that are not settled."""
+    return [intent_of(row) for row in tx.all("effects.unsettled_starts")]
+
+
+def doubt(tx: Tx, intent: Intent, reason: str) -> bool:
+    """Nobody can tell what became of it, whoever has its task, and whatever was to become of it; False where it has
+    been settled meanwhile."""
+    return tx.execute("effects.doubt", effect_id=intent.effect_id, reason=reason) == 1
+
+
 def tasks_unsettled(tx: Tx) -> list[TaskId]:
     """Every task that has something to be settled."""
     return [TaskId(row["task_id"]) for row in tx.all("effects.tasks_unsettled")]

@@ -8,7 +8,7 @@ raises: the effect is in doubt. Nothing is concluded from silence; an end that c
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from orchestrator.deploy.deployer import StartGivenUp
 from orchestrator.deploy.records import (
     EXIT_FILE,
     LOG_FILE,
+    LOST_FILE,
     REPORTED_FILE,
     START_FILE,
     STARTED_FILE,
@@ -25,6 +26,7 @@ from orchestrator.deploy.records import (
     DeployStart,
     Ending,
     Exit,
+    RecordLost,
     Reported,
     Started,
     exit_record,
@@ -61,7 +63,8 @@ class CommandDeployer:
     """Starts a detached runner per start, in folders below ``root``; their records are the facts.
 
     ``environ`` is our own environment, of which runner and command see an allow-list. ``one_machine``: no other machine
-    deploys from ``root``.
+    deploys from ``root``. ``there`` raises where ``root`` does not lie in the state folder that it should: what another
+    one lacks says nothing.
     """
 
     def __init__(
@@ -74,7 +77,9 @@ class CommandDeployer:
         environ: Mapping[str, str],
         bounds: DeployBounds | None = None,
         one_machine: bool = False,
+        there: Callable[[], None] = lambda: None,
     ) -> None:
+        self._there = there
         self._root = root
         self._processes = processes
         self._sessions = sessions
@@ -86,6 +91,7 @@ class CommandDeployer:
     def start(self, start: DeployStart) -> None:
         """Write ``start.json``, spawn the runner, wait for a claim; see the Protocol."""
         folder = self._folder(start)
+        self._there()
         with _reachable(folder):
             make_private_folder(folder)
             if not publish_exclusive(folder / START_FILE, to_bytes(start)):
@@ -107,11 +113,13 @@ class CommandDeployer:
     def started(self, start: DeployStart) -> Started | None:
         """Read the claim; see the Protocol."""
         claim = started(self._folder(start))
+        if claim is None:
+            self._there()
         if claim is not None and (claim.installation, claim.sequence, claim.token) != start.identity:
             raise _foreign(self._folder(start), claim.installation, claim.sequence)
         return claim
 
-    def revoke(self, start: DeployStart) -> Started:
+    def revoke(self, start: DeployStart, *, said: bool = False) -> Started:
         """Create ``STARTED`` as revoker, or find who was first; see the Protocol."""
         folder = self._folder(start)
         claim = Started(
@@ -122,6 +130,9 @@ class CommandDeployer:
             at=stamp(self._clock.utc()),
             host=self._processes.machine().host,
         )
+        if not said and (folder / LOST_FILE).exists():
+            started(folder)  # raises: no claim that could be made now tells of what was
+        self._there()
         with _reachable(folder):
             make_private_folder(folder)
             if publish_exclusive(folder / STARTED_FILE, to_bytes(claim)):
@@ -132,6 +143,22 @@ class CommandDeployer:
                 f"The claim in {folder} vanished while it was read.", hint="Try again."
             )
         return holder
+
+    def lose(self, start: DeployStart, *, ended: str = "") -> bool:
+        """Publish ``LOST``; see the Protocol."""
+        folder = self._folder(start)
+        try:
+            if started(folder) is not None:
+                return False
+        except RecordLost:
+            pass  # once more
+        at = stamp(self._clock.utc())
+        with _reachable(folder):
+            make_private_folder(folder)
+            publish_exclusive(folder / LOST_FILE, f"{at}\n".encode())
+            if ended:
+                publish_exclusive(folder / EXIT_FILE, to_bytes(Exit(Ending.DECLARED, None, at, ended)))
+        return True
 
     def exit(self, start: DeployStart) -> Exit | None:
         """Read the exit record, or make one for a runner that died; see the Protocol."""
@@ -169,6 +196,7 @@ class CommandDeployer:
     def declare_ended(self, start: DeployStart, said: str) -> Exit:
         """Look once more, claim what nobody has, and record the word; see the Protocol."""
         folder = self._folder(start)
+        self._there()
         try:
             claim: Started | None = started(folder) or self.revoke(start)
         except AuthorityUnreachable:
@@ -192,6 +220,7 @@ class CommandDeployer:
             publish_exclusive(
                 folder / EXIT_FILE, to_bytes(Exit(Ending.DECLARED, None, stamp(self._clock.utc()), said))
             )
+        self._no_undo_of_its_runner(start)
         record = exit_record(folder)
         if record is None:
             raise AuthorityUnreachable(
@@ -240,6 +269,16 @@ class CommandDeployer:
 
     def _folder(self, start: DeployStart) -> Path:
         return start_folder(self._root, start.environment, start.sha, start.generation)
+
+    def _no_undo_of_its_runner(self, start: DeployStart) -> None:
+        """Nothing of a deploy of ourselves is at work: where the record of the undo prepared with it is lost, no runner
+        is left to perform that."""
+        if start.undo is None:
+            return
+        try:
+            self.started(start.undo.start)
+        except RecordLost:
+            self.revoke(start.undo.start, said=True)
 
     def _child_claim(self, start: DeployStart) -> Started | None:
         claim = self.started(start)

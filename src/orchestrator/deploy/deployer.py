@@ -25,14 +25,25 @@ class Deployer(Protocol):
     def started(self, start: DeployStart) -> Started | None:
         """Who holds the claim; None where nobody does yet.
 
+        :raises RecordLost: it is lost whether anybody does.
         :raises AuthorityUnreachable: the claim cannot be read, or belongs to another intent: in doubt.
         """
         ...
 
-    def revoke(self, start: DeployStart) -> Started:
-        """Claim the start for nobody, so that no child ever sent can run it; returns whoever holds the claim.
+    def revoke(self, start: DeployStart, *, said: bool = False) -> Started:
+        """Claim the start for nobody, so that no child ever sent can run it; returns whoever holds the claim. ``said``:
+        a person says that it has not taken place, which counts where its record is lost.
 
+        :raises RecordLost: its record is lost, and nobody has said so.
         :raises AuthorityUnreachable: it could not be claimed or read.
+        """
+        ...
+
+    def lose(self, start: DeployStart, *, ended: str = "") -> bool:
+        """From now on the record of a start counts as lost, unless its claim is there; False where it is. ``ended`` is
+        how it is known that nothing of its command is at work, empty where it is not.
+
+        :raises AuthorityUnreachable: it could not be written.
         """
         ...
 

@@ -9,7 +9,8 @@ A start has a folder ``<state>/deploys/<environment>/<generation>-<sha>/``:
 - ``TERMINATE``   somebody has decided to end the command: from then on its end counts as a kill, whatever its code;
 - ``exit.json``   how the command ended: evidence for the gate;
 - ``log``         the command's output, bounded;
-- ``artifact``    the command's own copy of the artefact.
+- ``artifact``    the command's own copy of the artefact;
+- ``LOST``        the folder in which ``STARTED`` would be was lost: that it is absent is no answer any more.
 
 Absent is an answer, "not yet". Present and unreadable is none: it raises, and the effect is in doubt.
 """
@@ -33,11 +34,16 @@ TERMINATE_FILE = "TERMINATE"
 EXIT_FILE = "exit.json"
 LOG_FILE = "log"
 ARTIFACT_FOLDER = "artifact"
+LOST_FILE = "LOST"
 
 MARKER_NAME = "ORCH_DEPLOY_ID"
 
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FULL_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+class RecordLost(AuthorityUnreachable):
+    """Whether a start has taken place was written down in a state folder that is lost: only a person can tell."""
 
 
 class DeployKind(StrEnum):
@@ -183,9 +189,17 @@ def read_start(folder: Path) -> DeployStart | None:
 def started(folder: Path) -> Started | None:
     """Who claimed the start; None where nobody has yet.
 
+    :raises RecordLost: the claim, if there was one, is lost.
     :raises AuthorityUnreachable: the claim is there and cannot be read, so nobody can say whether the command ran.
     """
     record = read_record(folder / STARTED_FILE)
+    if record is None and (folder / LOST_FILE).exists():
+        raise RecordLost(
+            f"Whether {folder.parent.name}/{folder.name} was started is not known: the state folder with its record is "
+            "lost.",
+            hint="Look at the environment, then say what became of it with `orch effect resolve`: `ended` where that "
+            "alone is not known. `orch effect list --all` has its number.",
+        )
     if record is None:
         return None
     try:

@@ -72,6 +72,7 @@ class Unknown:
     """The authority could not be read. Hold, probe again, never guess."""
 
     reason: str
+    for_good: bool = False  # its record is lost: only a person can tell, either way
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ class EventType(StrEnum):
     LEASE_RECLAIMED = "lease.reclaimed"
     INSTALLATION_CLOSED = "installation.closed"
     INSTALLATION_ACCEPTED = "installation.accepted"
+    INSTALLATION_FOLDER = (
+        "installation.folder"  # another state folder has taken the place of one that is lost
+    )
     NOTE = "note"
 
 

@@ -17,12 +17,23 @@ from orchestrator.deploy.records import (
     DeployKind,
     DeployStart,
     Exit,
+    RecordLost,
     Started,
 )
-from orchestrator.domain.effect import Applied, EffectName, Intent, NotApplied, Probe, Underway, Unknown
+from orchestrator.domain.effect import (
+    Applied,
+    Cause,
+    EffectName,
+    Intent,
+    NotApplied,
+    Probe,
+    Underway,
+    Unknown,
+)
 from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.effects import judged
 
+SAID = (Cause.GIVEN_UP, Cause.AGAIN)  # a person has said that it did not take place
 MOST_UNDOS_S = 3.0  # so long an undo just sent is waited for: most have ended, and are settled at once
 
 
@@ -46,7 +57,7 @@ class DeployEffect:
                 return Applied(_fact(intent, held))
             ended = self._deployer.exit(start)
         except OutsideError as error:
-            return Unknown(str(error))
+            return Unknown(str(error), for_good=isinstance(error, RecordLost))
         if ended is None:
             where = f"{start.sha} in {start.environment}"
             return Underway(f"the command that undoes {where} has not ended ({declare_ended(intent)})")
@@ -74,8 +85,9 @@ class DeployEffect:
         return str(failure) if isinstance(failure, StartGivenUp) else None
 
     def revoke(self, intent: Intent) -> None:
-        """Claim the start for nobody."""
-        self._deployer.revoke(start_of(intent))
+        """Claim the start for nobody. Where its record is lost, a person's word is needed for that, which was given
+        since: what was being given up before is in doubt from then on."""
+        self._deployer.revoke(start_of(intent), said=intent.cause in SAID)
 
 
 def declare_ended(intent: Intent) -> str:

@@ -110,9 +110,12 @@ class Ledger:
             return self._act(lease, task, effect, intent)
         return self._conclude(lease, task, intent, seen)
 
-    def give_up(self, lease: Lease, task: Task, intent: Intent, why: GivingUp) -> Proof | Open:
-        """Decide durably not to act, then revoke at the authority and look once more (law 4)."""
-        if intent.state is not EffectState.REVOKING:
+    def give_up(
+        self, lease: Lease, task: Task, intent: Intent, why: GivingUp, *, anew: bool = False
+    ) -> Proof | Open:
+        """Decide durably not to act, then revoke at the authority and look once more (law 4). ``anew``: for this
+        reason, though it is being given up for another."""
+        if anew or intent.state is not EffectState.REVOKING:
             intent = self._move(lease, task, intent, EffectState.REVOKING, why.reason, why.cause)
         return self._revoke(lease, task, intent)
 

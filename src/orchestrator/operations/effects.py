@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from orchestrator.db import effects, events, tasks
 from orchestrator.db.database import Database, Row, Tx
 from orchestrator.deploy.deployer import Deployer
-from orchestrator.deploy.records import Claimant, Ending
+from orchestrator.deploy.records import Claimant, Ending, RecordLost
 from orchestrator.domain.effect import EffectName, EffectState, Intent
 from orchestrator.domain.errors import NotFound, RequestRefused
 from orchestrator.domain.event import EventType
@@ -153,7 +153,10 @@ class EffectDesk:
         """An undo is settled at its end: it may have begun before."""
         if intent.name is not EffectName.DEPLOY_UNDO:
             return False
-        claim = self._deployer.started(start_of(intent))
+        try:
+            claim = self._deployer.started(start_of(intent))
+        except RecordLost:
+            return False  # that has to be said first
         return claim is not None and claim.by is Claimant.CHILD
 
     def _shown(self, row: Row) -> EffectOnShow:

@@ -2,7 +2,7 @@
 
 What must hold: the authority is asked first, and what it shows wins over the person. "It took place" counts only while
 the authority cannot be read. The other two revoke first; where the authority cannot be reached they are refused, and
-what was decided durably before stays decided (law 4).
+what was decided durably before stays decided (law 4). Where its record is lost for good, the person is the authority.
 """
 
 from collections.abc import Callable
@@ -106,11 +106,12 @@ class Resolutions:
         seen: NotApplied | Unknown,
         decision: GivingUp,
     ) -> Outcome:
-        if isinstance(seen, Unknown):
+        lost = isinstance(seen, Unknown) and seen.for_good
+        if isinstance(seen, Unknown) and not lost:
             stays = "; what was decided before stays decided" if intent.state is EffectState.REVOKING else ""
             why = f"the authority cannot be read, and without it nothing is given up{stays}: {seen.reason}"
             return self._signals.refuse(at, waiting, why)
-        result = self._tools.ledger.give_up(at.lease, at.task, intent, decision)
+        result = self._tools.ledger.give_up(at.lease, at.task, intent, decision, anew=lost)
         if isinstance(result, Open):
             why = f"{result.reason}. The decision is kept: it is done as soon as the authority answers"
             return self._signals.refuse(at, waiting, why)

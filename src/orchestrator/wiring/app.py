@@ -1,11 +1,13 @@
 """What people ask, over all that is there."""
 
+from collections.abc import Callable
 from functools import cached_property
 
 from orchestrator.daemons.ticket_watch import TicketWatch
 from orchestrator.domain.lease import Actor
 from orchestrator.installation.acceptance import Acceptance
 from orchestrator.installation.moving import Moving
+from orchestrator.installation.new_folder import NewFolder
 from orchestrator.installation.survey import Surveyor
 from orchestrator.operations.desk import Operations
 from orchestrator.trackers.source import TicketSource
@@ -26,6 +28,12 @@ class App(Watch):
             boot_id=self.boot_id,
             entropy=self.entropy,
             wake=self.wake_for(Actor.OPERATOR),
+        )
+
+    def new_folder(self, alone: Callable[[], None]) -> NewFolder:
+        """What a person does about a state folder that is lost for good."""
+        return NewFolder(
+            self.database, self.deployer, state_id=self.state_id, boot_id=self.boot_id, alone=alone
         )
 
     @cached_property

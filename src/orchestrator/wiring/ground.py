@@ -15,6 +15,7 @@ from orchestrator.db.database import Database
 from orchestrator.db.migrate import newest
 from orchestrator.deploy.command import CommandDeployer
 from orchestrator.deploy.health import HealthWatch
+from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home, TaskId
 from orchestrator.domain.lease import Actor, switches
 from orchestrator.finalizer_liveness import FinalizerLiveness
@@ -33,7 +34,7 @@ from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
 from orchestrator.ownership.registration import WORKER, OwnHome, Registration
 from orchestrator.ownership.term import Term
-from orchestrator.places import Folders
+from orchestrator.places import Folders, known_state_id
 from orchestrator.repositories import Repositories
 from orchestrator.rest.github_limits import Limits
 from orchestrator.runtime.clock import Clock, SystemClock
@@ -86,7 +87,7 @@ class Ground:
     ) -> None:
         """``state_id``: of the state folder, where processes of several machines have to have the same."""
         self.home = Home(state_id) if role == WORKER else SHARED_HOME
-        self._state_id = "" if self.home else state_id
+        self.state_id = "" if self.home else state_id
         self.one_machine = bool(self.home) or not settings.on_postgres  # has this state folder at a time
         self.settings = settings
         self.role = role
@@ -135,6 +136,7 @@ class Ground:
             clock=self.clock,
             environ=self.environ,
             one_machine=self.one_machine,
+            there=self._is_there,
         )
         self.health = HealthWatch(
             http=self.http,
@@ -183,6 +185,15 @@ class Ground:
         )
         self.notifier = LogNotifier(settings.home, self.clock, redactor, get_logger("orchestrator.alerts"))
 
+    def _is_there(self) -> None:
+        """A folder that was unmounted while we run says nothing."""
+        home = self.settings.home
+        if self.state_id and known_state_id(home) != self.state_id:
+            raise AuthorityUnreachable(
+                f"{home} is not the state folder that this process began with; what was deployed cannot be looked up.",
+                hint="Is it mounted? The work goes on by itself once it is there again.",
+            )
+
     @cached_property
     def registration(self) -> Registration:
         """This life of this process, which is entered before it acquires anything."""
@@ -194,7 +205,7 @@ class Ground:
             self.term,
             self.ownership.judge,
             self.role,
-            switches(self.settings.lease_scope) + (f" state={self._state_id}" if self._state_id else ""),
+            switches(self.settings.lease_scope) + (f" state={self.state_id}" if self.state_id else ""),
             self.outside.host,
             OwnHome(
                 self.home,

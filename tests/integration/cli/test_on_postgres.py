@@ -1,12 +1,12 @@
 """Commands and the service where ORCH_DATABASE_URL names a PostgreSQL database."""
 
-import os
 import signal
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from orchestrator.places import STATE_ID
 from tests.fixtures_orch import CONFIG, Here, Orch, ended
 from tests.waiting import PATIENCE_S
 
@@ -56,13 +56,56 @@ def test_another_state_folder_on_the_same_database_is_refused(filled: Orch) -> N
     with filled.serving() as first:
         said = other("serve")
         assert said.code == 2
-        assert f"orch serve on {os.uname().nodename} (pid {first.pid}" in said.err
-        assert "state is" in said.err
-        assert "the same state folder" in said.err
+        assert "not the one that belongs to the database" in said.err
         assert other("task", "add", "Basket", "--repo", "shop").code == 2
         assert other("queue").code == 0  # to look is nobody's business
         assert ended(first).code == 0
-    assert other("task", "add", "Basket", "--repo", "shop").code == 0
+    assert other("task", "add", "Basket", "--repo", "shop").code == 2  # now it is known whose it is
+
+
+def test_a_start_in_an_empty_folder_is_refused_and_leaves_no_id_there(filled: Orch) -> None:
+    """The shared folder is not mounted: what was started outside would look as if it never was."""
+    with filled.serving() as service:
+        assert ended(service).code == 0
+    known = (filled.home / STATE_ID).read_text()
+    away = filled.home.rename(filled.home.with_name("not-mounted"))
+    filled.home.mkdir()
+    for command in (("serve",), ("run", "Basket"), ("restore", "accept", "--reason", "x")):
+        said = filled(*command, cwd=filled.folder / "shop")
+        assert said.code == 2
+        assert "not the one that belongs to the database" in said.err
+        assert "Nothing was started" in said.err
+        assert list(filled.home.iterdir()) == []
+    said = filled("doctor", "--json")
+    found = [one for one in said.data["findings"] if one["about"] == "state folder"]
+    assert (found[-1]["level"], "Is it mounted?" in found[-1]["hint"]) == ("failed", True)
+    filled.home.rmdir()
+    away.rename(filled.home)
+    assert "not the one" not in filled("doctor").out
+    with filled.serving() as service:
+        assert ended(service).code == 0
+    assert (filled.home / STATE_ID).read_text() == known
+
+
+def test_another_folder_takes_the_place_of_one_that_is_lost_by_a_person_s_word(filled: Orch) -> None:
+    word = ("restore", "folder", "--reason", "the disk is broken", "--as", "Ann")
+    other = Orch(filled.home.with_name("elsewhere"), filled.folder, dict(filled.settings))
+    with filled.serving() as service:
+        assert filled(*word).code == 2  # it is the one
+        said = other(*word)
+        assert said.code == 2
+        assert f"(pid {service.pid}" in said.err
+        assert ended(service).code == 0
+    assert filled(*word).code == 2
+    said = other(*word)
+    assert said.code == 0, said.err
+    assert "is the state folder now" in said.out
+    assert "their repositories stay closed" in said.out
+    assert filled("serve").code == 2  # it came back
+    [event] = other.shell("SELECT data FROM events WHERE type = 'installation.folder'")
+    assert "the disk is broken" in event["data"]
+    with other.serving() as service:
+        assert ended(service).code == 0
 
 
 def test_before_there_is_anything(shop: Orch, empty_postgres_url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.deploy.command import CommandDeployer, DeployBounds
 from orchestrator.deploy.deployer import Deployer, StartGivenUp
-from orchestrator.deploy.records import Claimant, DeployStart, Ending
+from orchestrator.deploy.records import Claimant, DeployStart, Ending, RecordLost
 from orchestrator.domain.errors import AuthorityUnreachable
 from orchestrator.domain.ids import Sha, WorkItem
 from orchestrator.runtime.clock import SystemClock
@@ -123,3 +123,56 @@ def test_a_start_of_another_intent_is_in_doubt(place: Place, foreign: dict[str, 
         with pytest.raises(AuthorityUnreachable):
             ask(other)
     assert place.ran() == [1]
+
+
+# -- a state folder that was lost ------------------------------------------------------------------------------------
+
+
+def test_a_start_whose_record_is_lost_is_neither_run_nor_given_up_by_itself(place: Place) -> None:
+    assert place.deployer.lose(place.start)
+    assert place.deployer.lose(place.start)
+    for asked in (
+        place.deployer.start,
+        place.deployer.started,
+        place.deployer.revoke,
+        place.deployer.exit,
+        place.deployer.terminate,
+    ):
+        with pytest.raises(RecordLost):
+            asked(place.start)
+    assert place.ran() == []
+
+
+def test_a_person_s_word_gives_up_a_start_whose_record_is_lost(place: Place) -> None:
+    place.deployer.lose(place.start)
+    assert place.deployer.revoke(place.start, said=True).by is Claimant.REVOKER
+    claim = place.deployer.started(place.start)
+    assert claim is not None
+    assert claim.by is Claimant.REVOKER
+    with pytest.raises(StartGivenUp):
+        place.deployer.start(place.start)
+    assert place.ran() == []
+
+
+def test_the_command_of_a_lost_start_has_ended_by_a_person_s_word_or_because_it_was_known(
+    place: Place,
+) -> None:
+    place.deployer.lose(place.start)
+    assert place.deployer.declare_ended(place.start, "Ann: the host is gone").ending is Ending.DECLARED
+    known = replace(place.start, generation=2, sequence=12, token="8")
+    place.deployer.lose(known, ended="it was judged")
+    for start in (place.start, known):
+        record = place.deployer.exit(start)
+        assert record is not None
+        assert (record.ending, record.succeeded) == (Ending.DECLARED, False)
+        with pytest.raises(RecordLost):
+            place.deployer.started(start)
+
+
+def test_a_start_whose_claim_is_there_is_not_lost(place: Place) -> None:
+    place.deployer.start(place.start)
+    assert place.ended(place.start)
+    assert not place.deployer.lose(place.start)
+    claim = place.deployer.started(place.start)
+    assert claim is not None
+    assert claim.by is Claimant.CHILD

@@ -23,6 +23,14 @@ SELECT * FROM effects WHERE task_id = :task_id AND state IN ('intended', 'revoki
 SELECT effects.*, tasks.work_item FROM effects JOIN tasks ON tasks.id = task_id
 WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY effects.task_id, effects.id LIMIT 1000;
 
+-- name: unsettled_starts
+SELECT * FROM effects WHERE state IN ('intended', 'revoking', 'in_doubt') AND name IN ('deploy_init', 'deploy_undo')
+ORDER BY task_id, id LIMIT 10000; -- one for each environment
+
+-- name: doubt
+UPDATE effects SET state = 'in_doubt', reason = :reason, cause = NULL
+WHERE id = :effect_id AND state IN ('intended', 'revoking', 'in_doubt');
+
 -- name: tasks_unsettled
 SELECT DISTINCT task_id FROM effects WHERE state IN ('intended', 'revoking', 'in_doubt') ORDER BY task_id;
 

@@ -40,7 +40,7 @@ def main(folder: Path, *, page: Path = PAGE) -> int:
     def anew(place: re.Match[str]) -> str:
         name = place["name"]
         if name == "peers":
-            return f"{place[1]}\n{peers(found)}\n\n{place[3]}" if found else place[0]
+            return f"{place[1]}\n{peers(found, before=place[0])}\n\n{place[3]}" if found else place[0]
         if name not in found:
             print(f"{name}: no result in {folder}; left as it is")
             return place[0]
@@ -53,11 +53,13 @@ def main(folder: Path, *, page: Path = PAGE) -> int:
     return 0
 
 
-def peers(found: Found) -> str:
-    """What others' programs were measured to do, beside ours."""
+def peers(found: Found, *, before: str = "") -> str:
+    """What others' programs were measured to do, beside ours; what has no result is as it was ``before``."""
+    rows = [line.strip("| ").split(" | ") for line in before.splitlines()]
+    told = {row[0]: row[-1] for row in rows if len(row) == 3}
     lines = ["| measure | peers | ours |", "|---|---|---|"]
     for measure, theirs, ours in PEERS:
-        cell = "–"
+        cell = told.get(measure, "–")
         with suppress(KeyError):  # not measured yet
             cell = ours(found)
         lines.append(f"| {measure} | {theirs} | {cell} |")

@@ -36,7 +36,7 @@ from orchestrator.notifications.log import LogNotifier
 from orchestrator.observability.log import get_logger
 from orchestrator.observability.redactor import Redactor
 from orchestrator.observability.telemetry import Telemetry
-from orchestrator.ownership import judge, reclaims, registration, term
+from orchestrator.ownership import judge, reclaims, registration, state_folder, term
 from orchestrator.ownership.term import Term
 from orchestrator.rules.transitions import (
     APPROVED,
@@ -690,7 +690,7 @@ def test_tc12_a_reclaim_is_alerted_with_a_number_that_can_be_clicked(
 # --- TC-13 ------------------------------------------------------------------------------------------------------------
 
 
-OWNERSHIP = [transition_lease, finalizer_liveness, leases, judge, reclaims, registration, term]
+OWNERSHIP = [transition_lease, finalizer_liveness, leases, judge, reclaims, registration, state_folder, term]
 
 
 def test_tc13_all_of_ownership_is_looked_at() -> None:

@@ -139,7 +139,7 @@ class SystemProcesses:
 
     def __init__(self) -> None:
         self._children: set[int] = set()
-        self._own: ProcessIdentity | None = None
+        self._known: ProcessIdentity | None = None  # this process, once it was asked for
         self._ended: dict[
             int, int
         ] = {}  # the last ENDED_KEPT children that were collected, and how they ended
@@ -209,11 +209,7 @@ class SystemProcesses:
 
     def own(self) -> ProcessIdentity:
         """This process."""
-        pid, known = os.getpid(), self._own
-        if known is None or known.pid != pid:  # a forked child is somebody else
-            known = ProcessIdentity(machine_boot_id(), pid_namespace(), pid, start_ticks(pid) or 0)
-            self._own = known
-        return known
+        return self._here()
 
     def machine(self) -> Machine:
         """The machine of this process."""
@@ -222,12 +218,12 @@ class SystemProcesses:
     def liveness(self, identity: ProcessIdentity) -> Liveness:
         """Compare boot id, namespace and start ticks before believing a pid."""
         self._reap()
-        own = self.own()
-        if identity.machine_boot_id != own.machine_boot_id:
+        here = self._here()
+        if identity.machine_boot_id != here.machine_boot_id:
             return (
                 Liveness.UNKNOWN
             )  # another machine, or this one before a reboot: only the heartbeat can tell
-        if identity.pid_namespace != own.pid_namespace or identity.pid <= 0:
+        if identity.pid_namespace != here.pid_namespace or identity.pid <= 0:
             return Liveness.UNKNOWN
         state = process_state(identity.pid)
         if state is None:
@@ -259,6 +255,14 @@ class SystemProcesses:
         if self.liveness(identity) is not Liveness.DEAD:
             return None
         return self._ended.get(identity.pid)
+
+    def _here(self) -> ProcessIdentity:
+        """This process, read once: none of it changes. A forked child is somebody else."""
+        pid, known = os.getpid(), self._known
+        if known is None or known.pid != pid:
+            known = ProcessIdentity(machine_boot_id(), pid_namespace(), pid, start_ticks(pid) or 0)
+            self._known = known
+        return known
 
     def _reap(self) -> None:
         """Collect ended children, so that they do not stay as zombies."""

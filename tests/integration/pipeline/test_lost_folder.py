@@ -106,7 +106,8 @@ def test_a_deploy_that_is_watched_is_not_undone_for_want_of_its_record(pipeline:
     line.deploys(production={"hang": True})
     line.start()
     item = line.add()
-    [runner] = wait_until(line.runners)
+    wait_until(lambda: starts(line))  # before it the runner still needs the folder, for the artefact
+    [runner] = line.runners()
     line.stop()
     lose(line, FORGES)
     with pytest.raises(OperatorError, match="not the one"):

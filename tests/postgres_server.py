@@ -205,13 +205,14 @@ def crash_postgres(server: PostgresServer) -> None:
 def promote_postgres(server: PostgresServer) -> None:
     """Start it anew as a standby that is promoted at once: a new timeline (``wal_level`` has to be ``replica``)."""
     stop_postgres(server)
-    (told := server.folder / "data" / "recovery.signal").touch()
-    _give_to_nobody(told)
+    (standby := server.folder / "data" / "recovery.signal").touch()
+    _give_to_nobody(standby)
     server.process = _process(
         server.folder, server.installation, {**server.settings, "restore_command": "false"}
     )
     _wait_for(server)
-    wait_until(lambda: not told.exists())
+    with closing(psycopg.connect(server.url("postgres"), autocommit=True)) as connection:
+        wait_until(lambda: connection.execute(b"SELECT 1 WHERE NOT pg_is_in_recovery()").fetchone())
 
 
 def _process(folder: Path, installation: Path, settings: Mapping[str, str]) -> "subprocess.Popen[bytes]":

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 
 import click
 
@@ -10,8 +11,7 @@ from orchestrator.cli.options import json_option
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.config import values
 from orchestrator.db.opening import file_of, has_state, place_of
-from orchestrator.domain.errors import ConfigError, StateInUse
-from orchestrator.ownership.registration import named
+from orchestrator.domain.errors import ConfigError
 from orchestrator.places import state_id_of
 from orchestrator.wiring import open_app
 
@@ -40,20 +40,12 @@ def copy(target: str, as_json: bool) -> int:
     from orchestrator.db.copying import copy_ledger
 
     with open_app(settings, os.environ, role="db copy") as app:
-
-        def alone() -> None:
-            for other in app.registration.others():
-                raise StateInUse(
-                    f"The database is in use by {named(other)}; nothing was copied.",
-                    hint="Stop every service first: what it stores meanwhile would be lost.",
-                )
-
         done = copy_ledger(
             settings.database_url,
             new,
             by=app.boot_id,
             state_id=state_id_of(settings.home, app.entropy) if file_of(new) is None else None,
-            alone=alone,
+            alone=partial(app.registration.alone, undone="nothing was copied"),
             clock=app.clock,
             entropy=app.entropy,
         )

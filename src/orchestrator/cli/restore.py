@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import cast
 
 import click
@@ -10,8 +11,7 @@ from orchestrator.cli.desk import acting, nothing_yet, reading, settings_for_com
 from orchestrator.cli.options import json_option, person_option, person_or_user, plain_text
 from orchestrator.cli.terminal import say, say_json
 from orchestrator.db.opening import has_state
-from orchestrator.domain.errors import ConfigError, StateInUse
-from orchestrator.ownership.registration import named
+from orchestrator.domain.errors import ConfigError
 from orchestrator.ownership.state_folder import NEW_FOLDER
 from orchestrator.web.views import Plain
 from orchestrator.wiring import open_app
@@ -87,14 +87,7 @@ def folder(reason: str, person: str | None, as_json: bool) -> int:
     if not has_state(settings.database_url):
         raise nothing_yet(settings)
     with open_app(settings, os.environ, role=NEW_FOLDER) as app:
-
-        def alone() -> None:
-            for other in app.registration.others():
-                raise StateInUse(
-                    f"The database is in use by {named(other)}; nothing was changed.",
-                    hint="Stop every service and every worker first. Agents may go on.",
-                )
-
+        alone = partial(app.registration.alone, undone="nothing was changed")
         told = app.new_folder(alone).take(person=who, reason=said)
     if as_json:
         say_json(told)

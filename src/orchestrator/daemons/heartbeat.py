@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import structlog
 
-from orchestrator.domain.errors import DatabaseReplaced, OrchestratorError
+from orchestrator.domain.errors import DatabaseReplaced, OrchestratorError, StrangeFolder
 from orchestrator.ownership.registration import Registration
 
 log = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ class Heartbeat:
         """One beat."""
         try:
             return {"beats": int(self._registration.beat())}
-        except DatabaseReplaced as why:
+        except (DatabaseReplaced, StrangeFolder) as why:
             log.error("this process ends", reason=str(why))
             self._ends(why)
             return {"beats": 0}

@@ -47,6 +47,9 @@ WHICH = """
 SELECT (SELECT system_identifier FROM pg_control_system())::text AS system,
        (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS number
 """
+PASSING = frozenset(
+    {"08", "40", "53", "55", "57", "58"}
+)  # classes of faults that say nothing about the question
 HINTS = {
     "42501": "Grant the user of ORCH_DATABASE_URL everything on this database; best, let it own it.",
     "42P01": "The schema is not there: another program has taken it away, or this is another database.",
@@ -183,13 +186,13 @@ def check(connection: psycopg.Connection[DictRow], server: str) -> None:
 def history_of(connection: psycopg.Connection[DictRow], server: str) -> History | None:
     """On what history this connection commits; None where the server does not tell, as some that others run do not.
 
-    :raises DatabaseError: the connection was lost.
+    :raises DatabaseError: the connection was lost, or the server could not say just now.
     """
     try:
         which = connection.execute(WHICH, prepare=False).fetchone()
         since = connection.execute(TIMELINE, prepare=False).fetchone()
     except psycopg.Error as error:
-        if connection.broken:
+        if connection.broken or (error.sqlstate or "")[:2] in PASSING:
             raise database_error(error, server) from error
         log.warning("a fail-over cannot be told from a restart of the server", reason=str(error).strip())
         return None

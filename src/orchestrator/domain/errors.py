@@ -48,6 +48,10 @@ class ForeignState(OperatorError):
     """The state folder belongs to another user, who could not open what we write there."""
 
 
+class StrangeFolder(OperatorError):
+    """The state folder is not the database's, or not any more (decision 0021)."""
+
+
 class SchemaError(OperatorError):
     """The database was written by a newer version, or is no database of ours."""
 

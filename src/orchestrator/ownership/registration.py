@@ -6,7 +6,13 @@ import structlog
 
 from orchestrator.db import homes, leases
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import DatabaseReplaced, OperatorError, OrchestratorError
+from orchestrator.domain.errors import (
+    DatabaseReplaced,
+    OperatorError,
+    OrchestratorError,
+    StateInUse,
+    StrangeFolder,
+)
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.ownership import state_folder
 from orchestrator.ownership.judge import Judge
@@ -76,6 +82,7 @@ class Registration:
         """Say it again. False where it could not be stored: trust in our own leases then ends by itself.
 
         :raises DatabaseReplaced: this is not the database that we are registered in.
+        :raises StrangeFolder: another folder has taken the place of ours while we were off the list.
         """
         since = self.clock.boottime()  # before the write: our term must not outlast what others grant us
         try:
@@ -91,7 +98,7 @@ class Registration:
                 "this process was off the list: its leases may have been taken over", boot_id=self.boot_id
             )
             self.enter()
-        except DatabaseReplaced:
+        except (DatabaseReplaced, StrangeFolder):
             self.term.end()
             raise
         except OrchestratorError as error:
@@ -105,6 +112,18 @@ class Registration:
         with self.database.write() as tx:
             if not any(row.owner_boot_id == self.boot_id for row in leases.all_rows(tx)):
                 leases.forget_process(tx, self.boot_id)
+
+    def alone(self, *, undone: str) -> None:
+        """Go on only where no other process of this installation lives; ``undone`` tells what has not taken place.
+
+        :raises StateInUse: one does.
+        """
+        for other in self.others():
+            raise StateInUse(
+                f"The database is in use by {named(other)}; {undone}.",
+                hint="Stop every service and every worker first: what they store meanwhile would be lost. Agents may "
+                "go on.",
+            )
 
     def _see_to_the_folder(self, tx: Tx, *, take: bool) -> None:
         """Before we are on the list: of two with different folders that start at once one is never on it."""

@@ -6,7 +6,7 @@ be it the empty place at which it should have been mounted, would say that nothi
 
 from orchestrator.db import homes, installation
 from orchestrator.db.database import Tx
-from orchestrator.domain.errors import OperatorError
+from orchestrator.domain.errors import OperatorError, StrangeFolder
 from orchestrator.domain.ids import Home
 
 FOLDER_KNOWN_SINCE = 23  # the schema that remembers it
@@ -17,7 +17,7 @@ def belongs(tx: Tx, state_id: str, *, take: bool) -> None:
     """See that a folder is the database's, until this transaction ends; with ``take`` it becomes so where none is yet,
     unless it is a worker's.
 
-    :raises OperatorError: another one is.
+    :raises StrangeFolder: another one is.
     """
     if take and homes.get(tx, Home(state_id)) is None:
         installation.take_folder(tx, state_id)
@@ -37,9 +37,9 @@ def refuse_to_a_worker(tx: Tx, home: Home) -> None:
         )
 
 
-def strange() -> OperatorError:
+def strange() -> StrangeFolder:
     """Why a process does not start in a folder."""
-    return OperatorError(
+    return StrangeFolder(
         "This state folder is not the one that belongs to the database. What was deployed, and which agents run, is "
         "written down in that one; from here it would look as if nothing had been. Nothing was started.",
         hint="Is it mounted? Name it in ORCH_HOME. If it is lost for good: `orch restore folder`.",

@@ -105,6 +105,35 @@ def test_a_user_without_rights_of_its_own(server: PostgresServer, tells: bool) -
     assert written(server) == (1 if tells else 2)
 
 
+FAULT = """
+CREATE SCHEMA ahead;
+CREATE SEQUENCE ahead.asked;
+CREATE FUNCTION ahead.pg_control_system(OUT system_identifier bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('ahead.asked') = 1 THEN RAISE 'no room for it' USING ERRCODE = 'out_of_memory'; END IF;
+    SELECT found.system_identifier INTO system_identifier FROM pg_catalog.pg_control_system() AS found;
+END $$
+"""
+
+
+def test_a_passing_fault_is_not_taken_for_an_answer(server: PostgresServer) -> None:
+    """Neither for a server that does not tell, nor for another one."""
+    with closing(psycopg.connect(server.url(NAME), autocommit=True)) as connection:
+        connection.execute(FAULT)
+        connection.execute(f"ALTER DATABASE {NAME} SET search_path = ahead, pg_catalog, public".encode())
+        with pytest.raises(DatabaseError, match="no room for it"):
+            PostgresDatabase(server.url(NAME))
+        with closing(PostgresDatabase(server.url(NAME))) as database:
+            write(database)
+            connection.execute(b"ALTER SEQUENCE ahead.asked RESTART")
+            crash_postgres(server)
+            write(database)
+            promote_postgres(server)
+            with pytest.raises(DatabaseReplaced):
+                write(database)
+    assert written(server) == 2
+
+
 def test_a_service_ends_and_its_next_start_goes_on(server: PostgresServer, orch: Orch) -> None:
     orch.settings["ORCH_DATABASE_URL"] = server.url(NAME)
     orch.settings["ORCH_HEARTBEAT_INTERVAL_S"] = "1"

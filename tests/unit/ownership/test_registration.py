@@ -10,7 +10,7 @@ import pytest
 from orchestrator.daemons.heartbeat import Heartbeat
 from orchestrator.db import homes, installation, leases
 from orchestrator.db.database import Database, Tx
-from orchestrator.domain.errors import DatabaseError, OperatorError
+from orchestrator.domain.errors import DatabaseError, OperatorError, OrchestratorError
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home
 from orchestrator.domain.lease import switches
 from orchestrator.domain.scope import EVERYTHING, Scope
@@ -327,16 +327,15 @@ def test_a_worker_does_not_get_the_shared_folder_though_nobody_lives_there(store
     assert folder(store) == "theirs"
 
 
-def test_who_was_off_the_list_while_another_folder_was_taken_does_not_come_back(
-    store: Store, logged: Logged
-) -> None:
+def test_who_was_off_the_list_while_another_folder_was_taken_ends(store: Store) -> None:
     """It hung for so long that it was taken for dead."""
     me = registration(store, state="lost")
     me.enter()
     store.raw("DELETE FROM processes")
     store.raw("UPDATE installation SET state_id = 'new'")
-    assert not me.beat()
-    assert "not the one that belongs to the database" in str(logged)
+    ended: list[OrchestratorError] = []
+    assert Heartbeat(me, ends=ended.append, interval_s=5.0).run_once() == {"beats": 0}
+    assert "not the one that belongs to the database" in str(ended)
     assert me.term.number() is None
     assert on_the_list(store) == []
 

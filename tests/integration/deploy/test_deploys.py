@@ -45,6 +45,7 @@ SHA = Sha("c0ffee" + "0" * 34)
 LONG = 60.0
 RUNNER_ENV = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
 BOUNDS = DeployBounds(claim_s=60.0, grace_s=1.0, kill_s=20.0, poll_s=0.02)
+IN_VAIN = DeployBounds(grace_s=0.05, kill_s=0.05)  # where nothing can be ended
 
 
 class Site:
@@ -56,7 +57,13 @@ class Site:
         self.processes = SystemProcesses()
         self.deployer = self.anew()
 
-    def anew(self, processes: SystemProcesses | None = None, *, one_machine: bool = False) -> CommandDeployer:
+    def anew(
+        self,
+        processes: SystemProcesses | None = None,
+        *,
+        one_machine: bool = False,
+        bounds: DeployBounds = BOUNDS,
+    ) -> CommandDeployer:
         """A deployer that knows nothing, as after a restart."""
         return CommandDeployer(
             self.folder / "state" / "deploys",
@@ -64,7 +71,7 @@ class Site:
             sessions=SystemSessions(),
             clock=SystemClock(),
             environ={**os.environ, "SECRET_OF_OURS": "hunter2"},
-            bounds=BOUNDS,
+            bounds=bounds,
             one_machine=one_machine,
         )
 
@@ -576,7 +583,7 @@ def test_a_machine_that_is_called_like_ours_is_not_taken_for_ours(site: Site, th
     """Two of one name may share a state folder: what runs on the other one is not ended by our boot."""
     start = site.start("sleep 600")
     _ran_before_a_boot(site, start, then)
-    ours = site.anew(Known(now), one_machine=bool(then and now))
+    ours = site.anew(Known(now), one_machine=bool(then and now), bounds=IN_VAIN)
     assert ours.exit(start) is None
     with pytest.raises(AuthorityUnreachable, match="could not be ended"):
         ours.terminate(start)
@@ -606,16 +613,8 @@ def test_another_machines_runner_is_never_taken_for_dead(site: Site) -> None:
     remote = dataclasses.replace(claim, by=Claimant.CHILD, runner=there, command=there, host="elsewhere")
     (site.of(start) / STARTED_FILE).write_bytes(to_bytes(remote))
     assert site.deployer.exit(start) is None
-    fast = CommandDeployer(
-        site.folder / "state" / "deploys",
-        processes=site.processes,
-        sessions=SystemSessions(),
-        clock=SystemClock(),
-        environ={},
-        bounds=DeployBounds(grace_s=0.05, kill_s=0.05),
-    )
     with pytest.raises(AuthorityUnreachable, match="could not be ended"):
-        fast.terminate(start)
+        site.anew(bounds=IN_VAIN).terminate(start)
     assert not (site.of(start) / EXIT_FILE).exists()
 
 

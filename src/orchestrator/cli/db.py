@@ -45,6 +45,7 @@ def copy(target: str, as_json: bool) -> int:
             new,
             by=app.boot_id,
             state_id=state_id_of(settings.home, app.entropy) if file_of(new) is None else None,
+            owned=settings.database_path,
             alone=partial(app.registration.alone, undone="nothing was copied"),
             clock=app.clock,
             entropy=app.entropy,

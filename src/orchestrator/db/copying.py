@@ -7,7 +7,7 @@ The source is not touched. Guards of the schema are off for the rows, which pass
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -76,6 +76,7 @@ def copy_ledger(
     by: BootId,
     state_id: str | None,
     alone: Callable[[], None],
+    owned: Path,
     clock: Clock,
     entropy: Entropy,
 ) -> Copied:
@@ -84,7 +85,8 @@ def copy_ledger(
     ``state_id``: of the state folder that the copy belongs to; None where it will lie in the folder itself.
 
     ``alone`` raises where somebody works on ``source``: asked before, and again before the commit, for what has been
-    stored there meanwhile is not in the copy.
+    stored there meanwhile is not in the copy. ``owned`` is the file that this process has locked already; it may be the
+    target.
 
     :raises ConfigError: not one of the two is a file and the other a server's.
     :raises RequestRefused: there is a ledger in the target already; it was not changed.
@@ -97,7 +99,7 @@ def copy_ledger(
             hint="From file to file copy the file; from server to server use pg_dump.",
         )
     alone()
-    with _opened(source, clock) as old, _filled(target, clock, entropy) as new:
+    with _opened(source, clock) as old, _filled(target, owned, clock, entropy) as new:
         tables = _tables(next(side for side in (old, new) if isinstance(side, _Sqlite)))
         taken = [name for name in tables if name not in ITS_OWN and next(new.rows(name, tables[name]), None)]
         if taken:
@@ -307,7 +309,7 @@ def _opened(url: str, clock: Clock) -> Iterator["_Sqlite | _Postgres"]:
 
 
 @contextmanager
-def _filled(url: str, clock: Clock, entropy: Entropy) -> Iterator["_Sqlite | _Postgres"]:
+def _filled(url: str, owned: Path, clock: Clock, entropy: Entropy) -> Iterator["_Sqlite | _Postgres"]:
     """The target at this version's schema, in a transaction that is committed where the block does not raise."""
     path = file_of(url)
     if path is None:
@@ -315,7 +317,8 @@ def _filled(url: str, clock: Clock, entropy: Entropy) -> Iterator["_Sqlite | _Po
         with _talking(url) as server, server.transaction():
             yield _Postgres(server)
         return
-    with own_file(path, role="db copy"):
+    # With a server as the source our lock is a shared one; nobody else is there (``alone``), nor can own the file.
+    with nullcontext() if path.resolve() == owned.resolve() else own_file(path, role="db copy"):
         init_db(path, clock=clock, entropy=entropy)
         with closing(connect(path, clock)) as connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -122,6 +122,22 @@ def test_a_kept_document_of_bytes_goes_there_and_back(filed: Here, empty_postgre
     assert in_file(orch, "SELECT content FROM task_documents", "back.db") == [(kept,)]
 
 
+def test_the_way_back_leads_to_the_file_that_is_used_without_a_url(
+    filed: Here, empty_postgres_url: str
+) -> None:
+    """The one that the process which copies has locked already."""
+    orch = filed.orch
+    assert orch("db", "copy", empty_postgres_url).code == 0
+    for file in orch.home.glob("orchestrator.db*"):
+        file.rename(orch.home / f"old-{file.name}")
+    orch.settings["ORCH_DATABASE_URL"] = empty_postgres_url
+    said = orch("db", "copy", f"sqlite://{orch.home / 'orchestrator.db'}")
+    assert said.code == 0, said.err
+    del orch.settings["ORCH_DATABASE_URL"]
+    assert in_file(orch, STORY) == on_server(empty_postgres_url, STORY)
+    assert orch("task", "cancel", "SHOP-1").code == 0
+
+
 def test_who_copies_is_at_work_in_neither(filed: Here, empty_postgres_url: str) -> None:
     """In the target nobody would take it out again, and a service elsewhere would wait for it to fall silent."""
     assert filed("db", "copy", empty_postgres_url).code == 0

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from orchestrator.agents.adapters import AGENTS
 from orchestrator.cli.checkout import CONFIG_FILE, Registered, config_on_main, default_branch
@@ -16,7 +17,7 @@ from orchestrator.cli.programs import missing_agent, missing_programs, roles_of
 from orchestrator.config import Settings
 from orchestrator.db import homes, installation
 from orchestrator.db.file_lock import lock_of
-from orchestrator.db.opening import has_state, place_of, schema_of
+from orchestrator.db.opening import has_state, place_of, schema_of, would_open
 from orchestrator.domain.duration import render_duration
 from orchestrator.domain.errors import GitError, OrchestratorError
 from orchestrator.domain.ids import Home
@@ -29,7 +30,7 @@ from orchestrator.runtime.git import MINIMUM_VERSION, Git
 from orchestrator.runtime.http import Http
 from orchestrator.runtime.process import Processes
 from orchestrator.web import views
-from orchestrator.wiring import open_readonly
+from orchestrator.wiring import App, open_readonly
 
 GIB = 1024**3
 SCARCE, EXHAUSTED = (
@@ -77,7 +78,12 @@ def _git(git: Git) -> Finding:
 def _state_folder(settings: Settings) -> Finding:
     home = settings.home
     place = next(folder for folder in (home, *home.parents) if folder.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    if not place.is_dir():
+        hint = "Name a folder in ORCH_HOME; it is made where it does not exist."
+        return Finding(
+            Level.FAILED, "state folder", f"ORCH_HOME has to be a folder, and {place} is none.", hint
+        )
+    if not os.access(place, os.W_OK | os.X_OK):
         hint = "Make it writable for this user, or name another one in ORCH_HOME."
         return Finding(Level.FAILED, "state folder", f"{place} cannot be written.", hint)
     if place != home:
@@ -101,7 +107,7 @@ def _shared_folder(settings: Settings, environ: Mapping[str, str]) -> Iterator[F
             return
         with open_readonly(settings, environ) as app, app.database.read() as tx:
             known, worker = installation.folder(tx), homes.get(tx, Home(here)) if here is not None else None
-    except OrchestratorError:  # told of with the repositories
+    except OrchestratorError:  # told of with the database
         return
     if known not in (None, here) and worker is None:
         why = strange()
@@ -131,7 +137,7 @@ def _services(settings: Settings, environ: Mapping[str, str], processes: Process
                 others = [row for row in app.registration.others() if row.role in SERVING | {WORKER}]
         else:
             others = []
-    except OrchestratorError:  # told of with the repositories
+    except OrchestratorError:  # told of with the database
         return
     if not any(row.role in SERVING for row in others):
         yield NO_SERVICE
@@ -161,15 +167,20 @@ def _repositories(
 ) -> tuple[list[Finding], dict[Registered, RepoConfig]]:
     """Whether each repository's configuration can be used, and those that can."""
     try:
-        if not has_state(settings.database_url):
+        place = place_of(settings.database_url)
+        if not would_open(settings.database_url, settings.home):
+            empty = "empty" if settings.on_postgres else "not there yet"
+            text = f"{place} ({empty}: `orch init` or `orch serve` makes it)"
             hint = "`orch init` in a repository registers it."
-            return [Finding(Level.NOTE, "repositories", "none is registered yet", hint)], {}
+            none = Finding(Level.NOTE, "repositories", "none is registered yet", hint)
+            return [Finding(Level.OK, "database", text), none], {}
         with open_readonly(settings, environ) as app:
             taken = [one for one in app.operations.repositories() if one.left_at is None]
             known = [Registered.of(views.record(one)) for one in taken]
+            closed = list(_closed(app))
     except OrchestratorError as error:
         return [Finding(Level.FAILED, "database", error.message, error.hint)], {}
-    findings = [Finding(Level.OK, "database", place_of(settings.database_url))]
+    findings = [Finding(Level.OK, "database", place), *closed]
     configs: dict[Registered, RepoConfig] = {}
     for at in known:
         finding, config = _repository(git, at)
@@ -177,6 +188,21 @@ def _repositories(
         if config is not None:
             configs[at] = config
     return findings, configs
+
+
+def _closed(app: App) -> Iterator[Finding]:
+    """Repositories for which nothing is done, as where the database or the forge is a restored one or a copy."""
+    try:
+        told = app.restore.status()
+    except OrchestratorError:  # a forge that does not answer is told of with its repository
+        return
+    for one in cast(list[views.Plain], told["repositories"]):
+        yield Finding(
+            Level.FAILED,
+            str(one["repo"]),
+            f"It is closed, and nothing is done for it: {one['reason']}.",
+            "`orch restore status` tells more; `orch restore accept --reason …` lets work go on from there.",
+        )
 
 
 def _repository(git: Git, at: Registered) -> tuple[Finding, RepoConfig | None]:

@@ -3,11 +3,13 @@
 Whoever has a file does not load the driver of a server.
 """
 
+import os
 from pathlib import Path
 
 from orchestrator.db.database import Database
 from orchestrator.db.migrate import init_db
 from orchestrator.db.sqlite import SqliteDatabase
+from orchestrator.domain.errors import ConfigError
 from orchestrator.runtime.clock import Clock
 from orchestrator.runtime.entropy import Entropy
 from orchestrator.runtime.waypoints import Waypoints
@@ -53,8 +55,57 @@ def has_state(url: str) -> bool:
     """
     path = file_of(url)
     if path is not None:
+        _refuse_a_folder(path)
         return path.exists()
     return schema_of(url) > 0
+
+
+def would_open(url: str, home: Path) -> bool:
+    """Whether there is a database of ours already, where a start could use or make one. Makes nothing.
+
+    :raises ConfigError: the URL cannot be that of a file.
+    :raises DatabaseError: a start would be refused.
+    :raises SchemaError: what is there is not ours.
+    """
+    path = file_of(url)
+    if path is not None:
+        refuse_unusable_place(url, home)
+        return path.exists()
+    from orchestrator.db import migrate_postgres
+
+    return migrate_postgres.would_open(url) > 0
+
+
+def refuse_unusable_place(url: str, home: Path) -> None:
+    """See that the URL's SQLite file may lie where it says. ``home``: the state folder, which is made where it is not.
+
+    :raises ConfigError: it may not.
+    """
+    path = file_of(url)
+    if path is None:
+        return
+    _refuse_a_folder(path)
+    folder = path.parent
+    if folder in (home, *home.parents):
+        return
+    if not folder.is_dir():
+        raise ConfigError(
+            f"ORCH_DATABASE_URL puts the database into {folder}, and there is no such folder.",
+            hint="Make that folder, or name another file in ORCH_DATABASE_URL.",
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"ORCH_DATABASE_URL puts the database into {folder}, which cannot be written.",
+            hint="Make that folder writable for this user, or name another file in ORCH_DATABASE_URL.",
+        )
+
+
+def _refuse_a_folder(path: Path) -> None:
+    if path.is_dir():
+        raise ConfigError(
+            f"ORCH_DATABASE_URL names {path}, which is a folder and no file.",
+            hint=f"Name a file, such as sqlite://{path}/orchestrator.db.",
+        )
 
 
 def schema_of(url: str) -> int:

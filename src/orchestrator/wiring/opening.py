@@ -6,7 +6,8 @@ from contextlib import closing, contextmanager
 from orchestrator.config.settings import Settings
 from orchestrator.db import installation
 from orchestrator.db.file_lock import lock_of, own_file
-from orchestrator.db.opening import open_migrated, open_to_look, schema_of
+from orchestrator.db.opening import open_migrated, open_to_look, refuse_unusable_place, schema_of
+from orchestrator.domain.errors import ConfigError
 from orchestrator.installation.folder_owner import refuse_anothers
 from orchestrator.installation.within_reach import refuse_a_strange_home
 from orchestrator.observability.log import configure_logging
@@ -33,6 +34,7 @@ def open_app(
     command offers it (DESIGN §8).
 
     :raises ForeignState: it belongs to another user.
+    :raises ConfigError: it, or the file that the URL names, cannot be where it is said to be.
     :raises StateInUse: another process owns it.
     :raises OperatorError: it is not the one that belongs to the database.
     :raises SchemaError: it belongs to a newer version.
@@ -43,7 +45,8 @@ def open_app(
     refuse_anothers(settings.home, lock_of(settings.database_path))
     if settings.on_postgres and role not in (WORKER, NEW_FOLDER):
         _refuse_an_empty_folder(settings, outside)
-    make_private_folder(settings.home)
+    refuse_unusable_place(settings.database_url, settings.home)
+    _make_home(settings)
     together = shared or (settings.on_postgres and role != WORKER)
     with own_file(settings.database_path, role=role, shared=together):
         database = open_migrated(
@@ -62,6 +65,16 @@ def open_app(
                 app.registration.leave()
         finally:
             database.close()
+
+
+def _make_home(settings: Settings) -> None:
+    try:
+        make_private_folder(settings.home)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(
+            f"ORCH_HOME has to be a folder, and {error.filename or settings.home} is none. Nothing was started.",
+            hint="Name a folder in ORCH_HOME; it is made where it does not exist.",
+        ) from error
 
 
 def _refuse_an_empty_folder(settings: Settings, outside: Outside) -> None:

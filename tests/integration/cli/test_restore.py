@@ -41,6 +41,11 @@ def test_without_a_service(pipeline: Build) -> None:
     code, said = orch(line, "restore", "status")
     assert code == 1
     assert "lost the mark" in said
+    code, said = orch(line, "doctor")
+    assert (code, "Ready to work" in said) == (1, False)
+    assert "sample" in said
+    assert "lost the mark" in said
+    assert "`orch restore accept --reason …` lets work go on" in said
     assert orch(line, "restore", "accept")[0] == 2
     code, said = orch(line, "restore", "accept", "--reason", "the disk was lost", "--as", "Ann")
     assert (code, "sample is open again." in said) == (0, True)

@@ -83,8 +83,8 @@ class Recovery:
         with self._database.write() as tx:
             for owner in ended:
                 found += jobs.requeue_running_jobs(tx, owner, "the service was restarted")
-            for task_id in found:
-                data = {"error": "the service was restarted"}
+            for task_id, kind in found:
+                data = {"job": kind, "error": "the service was restarted"}
                 events.append(
                     tx, EventType.JOB_REQUEUED, Actor.RECOVERY, task=tasks.get(tx, task_id), data=data
                 )

@@ -140,7 +140,7 @@ def reap_running_job(tx: Tx, job: Job, reason: str, *, free: bool = False) -> Jo
     return JobStatus(row["status"]) if row else None
 
 
-def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[TaskId]:
+def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[tuple[TaskId, JobKind]]:
     """Give back every check that a process which has ended was running; agents' jobs are adopted or reaped one by one
     instead, for their runs may live.
 
@@ -148,7 +148,7 @@ def requeue_running_jobs(tx: Tx, owner: BootId, reason: str) -> list[TaskId]:
     """
     checks = tx.all("jobs.requeue_running_checks", owner=owner, error=reason)
     looks = tx.all("jobs.requeue_running_looks", owner=owner, error=reason)
-    return [TaskId(row["task_id"]) for row in (*checks, *looks)]
+    return [(TaskId(row["task_id"]), JobKind(row["kind"])) for row in (*checks, *looks)]
 
 
 def adopt(tx: Tx, job: Job, boot_id: BootId) -> bool:

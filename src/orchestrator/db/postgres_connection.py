@@ -3,6 +3,7 @@
 A URL holds a password: nothing here repeats it (:func:`server_of` says what may be shown).
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,10 +57,18 @@ HINTS = {
     "25006": "The server takes no writes: it is a standby, or set to read-only. Name its primary in ORCH_DATABASE_URL.",
     "53100": "The server's disk is full: free space; nothing was half written and work goes on by itself.",
     "53300": "The server has no connection left: raise its max_connections, or start fewer processes.",
-    "28P01": "Correct user or password in ORCH_DATABASE_URL.",
-    "28000": "Let the user of ORCH_DATABASE_URL in: the server's pg_hba.conf decides.",
+    "28P01": "Correct user or password: in ORCH_DATABASE_URL, or in the file that its passfile names.",
+    "28000": "Let the user of ORCH_DATABASE_URL in: it has to exist, and the server's pg_hba.conf decides.",
     "3D000": "Create the database first, or name another one in ORCH_DATABASE_URL.",
 }
+# A refused connection carries no code, only the server's words or libpq's.
+REFUSALS = (
+    (re.compile(r"password authentication failed|no password supplied", re.IGNORECASE), "28P01"),
+    (re.compile(r"no pg_hba\.conf entry|authentication failed|role \".*\" does not exist"), "28000"),
+    (re.compile(r"database \".*\" does not exist"), "3D000"),
+    (re.compile(r"too many connections|remaining connection slots", re.IGNORECASE), "53300"),
+)
+NO_PARAMETER = re.compile(r'invalid URI query parameter: "([a-z_]{1,40})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +126,13 @@ def server_of(url: str) -> str:
 def _parts(url: str) -> dict[str, Any]:
     try:
         return dict(conninfo_to_dict(url))
-    except psycopg.Error:  # its text may quote the URL
+    except psycopg.Error as error:  # its text may quote the URL
+        named = NO_PARAMETER.search(str(error))
+        # An @ behind the question mark: what looks like a parameter may be a part of the password.
+        named = None if "@" in url.partition("?")[2] else named
+        why = f": {named[1]} is no parameter of libpq" if named else ""
         raise ConfigError(
-            "ORCH_DATABASE_URL is no URL of a PostgreSQL database; nothing was started.",
+            f"ORCH_DATABASE_URL is no URL of a PostgreSQL database{why}; nothing was started.",
             hint="Write postgresql://user@host:port/database, with what is special in user and password "
             "percent-encoded; other parameters of libpq follow behind a question mark.",
         ) from None
@@ -140,12 +153,16 @@ def connecting(url: str) -> Iterator[psycopg.Connection[DictRow]]:
     try:
         connection = psycopg.connect(conninfo_of(url), **settings())
     except psycopg.Error as error:
-        hint = HINTS.get(error.sqlstate or "", UNREACHABLE)
+        hint = HINTS.get(error.sqlstate or _refusal(str(error)), UNREACHABLE)
         raise database_error(error, server_of(url), hint=hint) from error
     try:
         yield connection
     finally:
         connection.close()
+
+
+def _refusal(said: str) -> str:
+    return next((code for words, code in REFUSALS if words.search(said)), "")
 
 
 def check(connection: psycopg.Connection[DictRow], server: str) -> None:

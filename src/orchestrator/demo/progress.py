@@ -28,7 +28,7 @@ def _words(event: Event) -> str | None:
         case EventType.JOB_FINISHED if data.get("status") == "done":
             return f"  {_text(data, 'job')}: finished"
         case EventType.JOB_FINISHED | EventType.JOB_REQUEUED:
-            return f"  {_text(data, 'job')}: not done: {_text(data, 'error')}"
+            return f"  {_text(data, 'job') or event.stage}: not done: {_text(data, 'error')}"
         case EventType.GATE_JUDGED:
             return _judged(data)
         case EventType.CANDIDATE_BUILT:

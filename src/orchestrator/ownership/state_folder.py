@@ -42,5 +42,5 @@ def strange() -> StrangeFolder:
     return StrangeFolder(
         "This state folder is not the one that belongs to the database. What was deployed, and which agents run, is "
         "written down in that one; from here it would look as if nothing had been. Nothing was started.",
-        hint="Is it mounted? Name it in ORCH_HOME. If it is lost for good: `orch restore folder`.",
+        hint="Is it mounted? Name it in ORCH_HOME. If it is lost for good: `orch restore folder --reason …`.",
     )

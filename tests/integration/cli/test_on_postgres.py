@@ -6,6 +6,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from orchestrator.db.postgres_connection import connecting
+from orchestrator.domain.errors import DatabaseError
 from orchestrator.places import STATE_ID
 from tests.fixtures_orch import CONFIG, Here, Orch, ended
 from tests.waiting import PATIENCE_S
@@ -78,7 +80,7 @@ def test_a_start_in_an_empty_folder_is_refused_and_leaves_no_id_there(filled: Or
         assert list(filled.home.iterdir()) == []
     said = filled("doctor", "--json")
     found = [one for one in said.data["findings"] if one["about"] == "state folder"]
-    assert (found[-1]["level"], "Is it mounted?" in found[-1]["hint"]) == ("failed", True)
+    assert (found[-1]["level"], "`orch restore folder --reason …`" in found[-1]["hint"]) == ("failed", True)
     filled.home.rmdir()
     away.rename(filled.home)
     assert "not the one" not in filled("doctor").out
@@ -136,7 +138,13 @@ def test_the_doctor_names_the_database(filled: Orch) -> None:
             "Nothing was started. Does it run",
         ),
         ("postgresql://orch:{password}@/nowhere?host={socket}", 'database "nowhere" does not exist'),
-        ("postgresql://orch:{password}@h/orch?colour=red", "is no URL of a PostgreSQL database"),
+        ("postgresql://orch:{password}@/nowhere?host={socket}", "Create the database first"),
+        ("postgresql://nobody:{password}@/orch?host={socket}", "it has to exist"),
+        ("postgresql://orch:a/{password}?{password}=@h/orch", "ORCH_DATABASE_URL"),
+        (
+            "postgresql://orch:{password}@h/orch?colour=red",
+            "is no URL of a PostgreSQL database: colour is no parameter of libpq",
+        ),
         ("postgresql://orch:{password}@h", "expected postgresql://<user>@<host>/<database>"),
         ("postgresql://orch:a/{password}@h/orch", "percent-encoded"),
     ],
@@ -153,3 +161,24 @@ def test_a_database_that_cannot_be_used(
     assert words in said.out + said.err
     assert PASSWORD not in said.out + said.err
     assert not Path(here.orch.home / "orchestrator.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ('FATAL:  password authentication failed for user "orch"', "Correct user or password"),
+        ("fe_sendauth: no password supplied", "the file that its passfile names"),
+        ('FATAL:  no pg_hba.conf entry for host "::1", user "orch"', "pg_hba.conf decides"),
+        ("Connection refused", "Does it run"),
+    ],
+)
+def test_a_server_that_lets_nobody_in_is_told_from_one_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, said: str, words: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(f"connection failed: connection to server failed: {said}")
+
+    monkeypatch.setattr(psycopg, "connect", refuse)
+    with pytest.raises(DatabaseError) as refused, connecting("postgresql://orch@h/orch"):
+        pass
+    assert words in refused.value.hint

@@ -12,8 +12,9 @@ import pytest
 from orchestrator.daemons.job_reaper import JobReaper
 from orchestrator.daemons.lost_jobs import Found, LostJobs
 from orchestrator.daemons.recovery import Recovery
-from orchestrator.db import homes, jobs, leases, tasks
+from orchestrator.db import events, homes, jobs, leases, tasks
 from orchestrator.domain.errors import OutsideError
+from orchestrator.domain.event import EventType
 from orchestrator.domain.ids import SHARED_HOME, BootId, Home, JobId, RunId
 from orchestrator.domain.job import AgentRun, Job, JobKind, JobStatus, RunOutcome, RunResult, Usage
 from orchestrator.domain.lease import Actor
@@ -307,6 +308,10 @@ def test_a_process_that_starts_meanwhile_keeps_its_check(shop: Shop) -> None:
     shop.processes.then = starts
     assert shop.recovery.requeue_running_jobs() == 1
     assert shop.job(left).status is JobStatus.QUEUED
+    with shop.store.database.read() as tx:
+        story = events.of_task(tx, left.task_id)
+    [told] = [one for one in story if one.type is EventType.JOB_REQUEUED]
+    assert told.data["job"] == JobKind.CI
     assert (shop.owner(others[0]), shop.job(others[0]).status) == ("new", JobStatus.RUNNING)
 
 

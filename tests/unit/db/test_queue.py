@@ -228,7 +228,7 @@ def test_at_start_checks_of_earlier_lives_are_given_back(store: Store) -> None:
         claimed(store, by)
     with store.database.write() as tx:
         given_back = jobs.requeue_running_jobs(tx, OTHER, "the process had ended")
-    assert sorted(given_back) == sorted([theirs.task_id, spent.task_id])
+    assert sorted(given_back) == sorted([(theirs.task_id, theirs.kind), (spent.task_id, spent.kind)])
     assert [state_of(store, job).status for job in (mine, theirs, agents, spent)] == [
         JobStatus.RUNNING,
         JobStatus.QUEUED,
@@ -248,7 +248,7 @@ def test_a_look_that_our_own_end_interrupts_costs_no_attempt(store: Store, kind:
     for _ in range(3):
         claimed(store, OTHER)
         with store.database.write() as tx:
-            assert jobs.requeue_running_jobs(tx, OTHER, "the process had ended") == [job.task_id]
+            assert jobs.requeue_running_jobs(tx, OTHER, "the process had ended") == [(job.task_id, kind)]
         taken = claimed(store, OTHER)
         with store.database.write() as tx:
             status = jobs.reap_running_job(tx, taken, "its owner died", free=taken.kind.only_looks)

@@ -28,6 +28,7 @@ def event(type: EventType, to: Stage | None = None, **data: object) -> Event:
             event(EventType.STAGE_CHANGED, Stage.DONE, kind="advance", reason="deploy passed", round=1),
             "==> done",
         ),
+        (event(EventType.JOB_REQUEUED, error="restarted"), "  review: not done: restarted"),
         (
             event(EventType.GATE_JUDGED, step="gate:check_ci", reason="green"),
             "  check_ci passed: green",

@@ -88,12 +88,12 @@ UPDATE jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE '
                 claimed_by = NULL, claimed_at = NULL, error = :error,
                 finished_at = CASE WHEN attempts >= max_attempts THEN utc_now() ELSE NULL END
 WHERE status = 'running' AND claimed_by = :owner AND kind IN ('ci', 'candidate-ci')
-RETURNING id, task_id, status, attempts;
+RETURNING id, task_id, kind, status, attempts;
 
 -- name: requeue_running_looks
 UPDATE jobs SET status = 'queued', claimed_by = NULL, claimed_at = NULL, error = :error, attempts = attempts - 1
 WHERE status = 'running' AND claimed_by = :owner AND kind IN ('staging-health', 'production-health')
-RETURNING id, task_id, status, attempts;
+RETURNING id, task_id, kind, status, attempts;
 
 -- name: adopt_all
 -- A job that its owner has given back and claimed once more since it was read is another claim's.

@@ -236,7 +236,7 @@ def _say_work(story: Plain) -> None:
         say("\n" + table(rows, ("ROLE", "AGENT", "ATTEMPT", "OUTCOME", "COST", "LAST WORDS")))
         say(f"Spent: {spent['total_tokens']} tokens, ${spent['cost_usd'] or 0:.4f}")
     if effects:
-        rows2 = [(str(e["sequence"]), str(e["name"]), str(e["state"]), str(e["key"])) for e in effects]
+        rows2 = [(str(e["effect_id"]), str(e["name"]), str(e["state"]), str(e["key"])) for e in effects]
         say("\n" + table(rows2, ("NO", "EFFECT", "STATE", "KEY")))
 
 

@@ -107,7 +107,7 @@ class EffectLine:
     key: str
     state: str
     round: int
-    sequence: int
+    number: int  # the one that `orch effect resolve` takes
     age: str
 
 

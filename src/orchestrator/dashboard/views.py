@@ -128,7 +128,7 @@ def task_page(story: TaskStory, why: Why, queue: Mapping[str, object], now: date
         lines=tuple(line(event) for event in story.events),
         effects=tuple(
             EffectLine(
-                e.name.value, cut(e.key, 80), e.state.value, e.round, e.sequence, age(e.intent_at, now)
+                e.name.value, cut(e.key, 80), e.state.value, e.round, e.effect_id, age(e.intent_at, now)
             )
             for e in story.effects
         ),

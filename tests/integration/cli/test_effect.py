@@ -1,13 +1,21 @@
 """``orch effect``: a person looks at what is not settled outside."""
 
+import re
+
+import httpx
+
+from orchestrator.db import effects
 from orchestrator.domain.effect import EffectName
 from orchestrator.domain.stage import Stage
+from tests.fixtures_desk import Desk, Serve
 from tests.fixtures_orch import Here, Orch
 
 
 def _unsettled(orch: Orch) -> None:
     desk = orch.desk()
     desk.repository()
+    with desk.database.write() as tx:
+        effects.next_sequence(tx)  # the ledger's numbers run ahead of the effects'
     desk.file()
     desk.move("SHOP-1", Stage.DEPLOY_STAGING)
     desk.effect("SHOP-1", EffectName.PUSH, "orch/shop-1:absent.." + "a" * 40)
@@ -29,6 +37,26 @@ class TestListing:
         orch.desk().database.close()
         assert "Every effect is settled" in here("effect", "list").out
         assert here("effect", "list", "--task", "SHOP-9").code == 2
+
+
+class TestItsNumber:
+    def test_a_task_shows_the_one_that_resolve_takes(self, here: Here, orch: Orch) -> None:
+        _unsettled(orch)
+        [listed] = here("effect", "list", "--json").data["effects"]
+        shown = here("task", "show", "SHOP-1", "--json").data["effects"][1]
+        assert listed["id"] == shown["effect_id"] != shown["sequence"]
+        assert re.search(rf"^{listed['id']} +merge_pr", here("task", "show", "SHOP-1").out, re.MULTILINE)
+
+    def test_the_board_shows_the_same(self, serve: Serve, desk: Desk) -> None:
+        with desk.database.write() as tx:
+            effects.next_sequence(tx)
+        desk.file()
+        desk.move("SHOP-1", Stage.DEPLOY_STAGING)
+        intent = desk.effect("SHOP-1", EffectName.MERGE_PR, "b" * 40, settled=False)
+        assert intent.effect_id != intent.sequence
+        with httpx.Client(base_url=serve(), trust_env=False, timeout=60) as board:
+            page = board.get("/board/SHOP-1").text
+        assert f'<td class="num">{intent.effect_id}</td><td>merge_pr</td>' in page
 
 
 class TestResolving:

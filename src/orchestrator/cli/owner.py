@@ -1,11 +1,12 @@
 """How a command finds the process that owns the state folder: ``api.json`` beside the database.
 
-What must hold: the file is 0600 and complete; it is written once the address answers and removed at the end; a file
-whose writer is dead is stale and believed by nobody.
+What must hold: the file is 0600 and complete; it is written once the address answers and removed at the end by its
+writer alone, who gives it back to one that lives; a file whose writer is dead is stale and believed by nobody.
 """
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from orchestrator.db.file_lock import lock_of
 from orchestrator.domain.errors import OutsideError
 from orchestrator.runtime.files import read_bounded, replace_durably
-from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
+from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity, SystemProcesses
 
 FILE = "api.json"
 _LIMIT = 16 * 1024
@@ -57,16 +58,63 @@ def holder_of(database: Path) -> str | None:
 
 
 @contextmanager
-def announced(home: Path, owner: Owner) -> Iterator[None]:
-    """Tell commands where this process answers, for the length of the block.
+def announced(home: Path, owner: Owner) -> Iterator[Callable[[], None]]:
+    """Tell commands where this process answers, for the length of the block. What is yielded, called now and then, says
+    so again where the file is gone or names one that is dead: on PostgreSQL several live in one folder.
 
     :raises OSError: the state folder cannot be written.
     """
-    path = home / FILE
-    replace_durably(path, json.dumps(asdict(owner), indent=1).encode())
+    place = _Place(home, owner)
+    place.take()
     try:
-        yield
+        yield place.keep
     finally:
-        with suppress(OSError, ValueError, KeyError, TypeError):  # a left file is recognised as stale
-            if json.loads(read_bounded(path, _LIMIT))["token"] == owner.token:  # another may have come since
-                path.unlink()
+        place.leave()
+
+
+class _Place:
+    """The file, as one of those who may live in its folder sees it."""
+
+    def __init__(self, home: Path, owner: Owner) -> None:
+        self._home, self._owner = home, owner
+        self._processes = SystemProcesses()
+        self._lock = threading.Lock()
+        self._left = False
+        self._before: Owner | None = None  # who was there, and has it back if it lives
+        self._written: tuple[int, int] | None = None
+
+    def take(self) -> None:
+        """Write it, whoever is there: the newest answers commands."""
+        self._before = owner_of(self._home, self._processes, shared=True)
+        self._write(self._owner)
+
+    def keep(self) -> None:
+        """Write it again where nobody who may live is named. A look at the file's number, mostly."""
+        with self._lock, suppress(OSError, OutsideError):  # the next look may do
+            if self._left or self._seen() == self._written:
+                return
+            if owner_of(self._home, self._processes) is None:
+                self._write(self._owner)
+
+    def leave(self) -> None:
+        """Take away what is one's own, and nothing else."""
+        with self._lock:
+            self._left = True
+            with suppress(OSError, OutsideError, ValueError, KeyError, TypeError):  # a left file is stale
+                if json.loads(read_bounded(self._home / FILE, _LIMIT))["token"] != self._owner.token:
+                    return
+                if self._before and self._processes.liveness(self._before.process) is Liveness.ALIVE:
+                    self._write(self._before)
+                else:
+                    (self._home / FILE).unlink()
+
+    def _write(self, owner: Owner) -> None:
+        replace_durably(self._home / FILE, json.dumps(asdict(owner), indent=1).encode())
+        self._written = self._seen()
+
+    def _seen(self) -> tuple[int, int] | None:
+        try:
+            found = (self._home / FILE).stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns

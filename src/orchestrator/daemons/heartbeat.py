@@ -23,12 +23,20 @@ class Heartbeat:
         self.interval_s = interval_s
         self._registration = registration
         self._ends = ends
+        self._beside: Callable[[], None] | None = None
+
+    def beside(self, look: Callable[[], None]) -> None:
+        """Have ``look`` called after each beat; it must be cheap and raise nothing."""
+        self._beside = look
 
     def run_once(self) -> dict[str, int]:
         """One beat."""
         try:
-            return {"beats": int(self._registration.beat())}
+            beats = int(self._registration.beat())
         except (DatabaseReplaced, StrangeFolder) as why:
             log.error("this process ends", reason=str(why))
             self._ends(why)
             return {"beats": 0}
+        if self._beside is not None:
+            self._beside()
+        return {"beats": beats}

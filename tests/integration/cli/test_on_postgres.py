@@ -10,7 +10,7 @@ from orchestrator.db.postgres_connection import connecting
 from orchestrator.domain.errors import DatabaseError
 from orchestrator.places import STATE_ID
 from tests.fixtures_orch import CONFIG, Here, Orch, ended
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 PASSWORD = "pg-canary-4e1d7c"
 
@@ -50,6 +50,23 @@ def test_the_service_serves_and_a_killed_one_is_followed_at_once(filled: Orch) -
         said = ended(second)
     assert said.code == 0
     assert PASSWORD not in said.out + said.err
+
+
+def test_one_that_is_refused_or_ends_leaves_the_living_one_its_address(filled: Orch) -> None:
+    filled.settings["ORCH_HEARTBEAT_INTERVAL_S"] = "0.2"
+    with filled.serving() as first:
+        told = filled.api()
+        filled.api_file.unlink()
+        wait_until(filled.api_file.exists)
+        filled.settings["ORCH_PORT"] = told["url"].rpartition(":")[2]
+        assert filled("serve").code == 3  # the port is taken
+        assert filled.api() == told
+        filled.settings["ORCH_PORT"] = "0"
+        with filled.serving() as second:
+            assert ended(second).code == 0
+        assert filled.api() == told
+        assert ended(first).code == 0
+    assert not filled.api_file.exists()
 
 
 def test_another_state_folder_on_the_same_database_is_refused(filled: Orch) -> None:

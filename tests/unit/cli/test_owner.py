@@ -31,6 +31,35 @@ def test_is_gone_after_an_error_too(tmp_path: Path) -> None:
     assert owner_of(tmp_path, PROCESSES) is None
 
 
+def test_who_leaves_gives_the_place_back_to_one_that_lives(tmp_path: Path) -> None:
+    first, second = an_owner(), replace(an_owner(), token="second")
+    with announced(tmp_path, first):
+        with announced(tmp_path, second):
+            assert owner_of(tmp_path, PROCESSES) == second
+        assert owner_of(tmp_path, PROCESSES) == first
+    assert not (tmp_path / FILE).exists()
+
+
+def test_one_that_was_taken_away_is_written_again_while_its_owner_lives(tmp_path: Path) -> None:
+    mine = an_owner()
+    me = PROCESSES.own()
+    dead = replace(mine, token="dead", process=replace(me, start_ticks=me.start_ticks + 1))
+    other = replace(mine, token="other")
+    with announced(tmp_path, mine) as keep:
+        (tmp_path / FILE).unlink()
+        keep()
+        assert owner_of(tmp_path, PROCESSES) == mine
+        (tmp_path / FILE).write_text(json.dumps(asdict(dead)), encoding="utf-8")
+        keep()
+        assert owner_of(tmp_path, PROCESSES) == mine
+        (tmp_path / FILE).write_text(json.dumps(asdict(other)), encoding="utf-8")
+        keep()
+        assert owner_of(tmp_path, PROCESSES) == other
+        (tmp_path / FILE).unlink()
+    keep()
+    assert not (tmp_path / FILE).exists()
+
+
 def test_a_dead_writer_is_believed_by_nobody(tmp_path: Path) -> None:
     me = PROCESSES.own()
     dead = replace(an_owner(), process=replace(me, start_ticks=me.start_ticks + 1))

@@ -176,6 +176,8 @@ class CheckRunner:
         if ended is None:
             return f"the start in {environment.name} was never claimed by a runner ({declare_ended(started)})"
         if not ended.succeeded:
+            if ended.ending is Ending.DECLARED:
+                return f"how the deploy command of {environment.name} ended is not known ({ended.detail})."
             # An exit code is all that there is to say of an end by exit; the detail would say it again.
             code = f" with exit code {ended.code}" if ended.code is not None else ""
             how = ended.ending.value.replace("_", " ")

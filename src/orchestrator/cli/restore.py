@@ -99,6 +99,8 @@ def folder(reason: str, person: str | None, as_json: bool) -> int:
     for one in told["not_ended"]:
         where = f"{one['work_item']}: whether its command in {one['environment']} has ended is not known"
         say(f"  {where}: orch effect resolve {one['effect']} ended")
+    if told["not_ended"]:
+        say("  Look at the place before you say `ended`: a deploy that is not judged yet is undone then.")
     say(
         "Local forges that lay in the lost folder are gone: their repositories stay closed until they are put back."
     )

@@ -16,6 +16,7 @@ from orchestrator.deploy.records import (
     ConditionalUndo,
     DeployKind,
     DeployStart,
+    Ending,
     Exit,
     RecordLost,
     Started,
@@ -32,8 +33,10 @@ from orchestrator.domain.effect import (
 )
 from orchestrator.domain.errors import InvariantError, OutsideError
 from orchestrator.effects import judged
+from orchestrator.runtime.paused import NOT_RUN
 
 SAID = (Cause.GIVEN_UP, Cause.AGAIN)  # a person has said that it did not take place
+GONE = "artifact_gone"  # in the intent of an undo that cannot run for want of its artefact: which one
 MOST_UNDOS_S = 3.0  # so long an undo just sent is waited for: most have ended, and are settled at once
 
 
@@ -104,9 +107,13 @@ def why_not_undone(undo: Intent, fact: Mapping[str, object]) -> str | None:
         return f"that it took place is known from {fact['said_by']} alone"
     if fact.get("succeeded") is not False:
         return None
+    where, detail = undo.judged["environment"], fact.get("detail", "")
+    if GONE in undo.judged and fact.get("code") == NOT_RUN:
+        return f"the undo command of {where} was not run, for {undo.judged[GONE]}."
     code = f" with exit code {fact['code']}" if fact.get("code") is not None else ""
-    said = f"the undo command of {undo.judged['environment']} {fact.get('ended', 'failed')}{code}"
-    return f"{said}. {fact.get('detail', '')}".strip()
+    if fact.get("ended") == Ending.DECLARED:
+        return f"how the undo command of {where} ended is not known ({detail})."
+    return f"the undo command of {where} {fact.get('ended', 'failed')}{code}. {detail}".strip()
 
 
 def start_of(intent: Intent) -> DeployStart:

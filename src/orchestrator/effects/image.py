@@ -51,7 +51,10 @@ class ImageEffect:
     def act(self, intent: Intent) -> None:
         """Build in a clean checkout of exactly M and publish."""
         if "promote" in intent.judged:
-            raise OutsideError(f"The tested artefact {intent.judged['promote']} is no longer in the store.")
+            raise OutsideError(
+                f"The tested artefact {intent.judged['promote']} is no longer in the store.",
+                hint=f"Is the store lost for good? `orch effect resolve {intent.effect_id} retry` has it built again.",
+            )
         sha = Sha(judged.text(intent, "sha"))
         config = image_config(judged.mapping(intent, "image"))
         place = self._places.of(judged.text(intent, "repo"))

@@ -12,13 +12,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError, OutsideError
 from orchestrator.domain.ids import Digest
 from orchestrator.images.content import (
+    TREE,
     ArtifactRefused,
     copy_in,
     digest_of,
@@ -39,6 +40,17 @@ TAG_LIMIT = 256  # bytes of a tag file; a digest and a line end
 
 class TagTaken(OutsideError):
     """The tag names another digest. Tags never move; the settled digest is what counts."""
+
+
+class ArtifactGone(OutsideError):
+    """The store is there and does not have the artefact: waiting brings nothing. ``place`` is where it would lie."""
+
+    def __init__(self, digest: Digest, place: Path) -> None:
+        super().__init__(
+            f"The artefact {digest} is not in the image store any more ({place.parent}).",
+            hint="Put the store's folder back from a backup, or let a later change be deployed.",
+        )
+        self.place = place
 
 
 class ImageStore(Protocol):
@@ -70,7 +82,8 @@ class ImageStore(Protocol):
     def path(self, digest: Digest) -> Path:
         """Where the artefact lies: the folder, or the file under its own name. To be read, never changed.
 
-        :raises AuthorityUnreachable: it is not there.
+        :raises ArtifactGone: the store is there, and has it not, or not whole.
+        :raises AuthorityUnreachable: the store cannot be read, or is not there.
         """
         ...
 
@@ -87,7 +100,9 @@ def image_tag(sha: str, token: str) -> str:
 class LocalImageStore:
     """A folder: ``objects/<hex>/``, ``tags/<tag>``, and ``incoming/`` for what is being copied."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, there: Callable[[], None] = lambda: None) -> None:
+        """``there`` raises where ``root`` does not lie in the state folder that it should."""
+        self._there = there
         self._root = root
         self._objects = root / "objects"
         self._tags = root / "tags"
@@ -138,8 +153,16 @@ class LocalImageStore:
 
     def path(self, digest: Digest) -> Path:
         """Where it lies; see :class:`ImageStore`."""
+        folder = self._object(digest)
         with self._reachable():
-            return sole_entry(self._object(digest))
+            try:
+                return sole_entry(folder)
+            except FileNotFoundError:
+                self._there()
+                # A folder without objects is no store yet: something may have to be mounted there.
+                if os.path.lexists(self._root) and not self._objects.is_dir():
+                    raise
+        raise ArtifactGone(digest, folder / TREE)
 
     def prune(self, keep: Collection[Digest]) -> int:
         """Remove what is not to be kept; see :class:`ImageStore`. Nobody publishes meanwhile."""

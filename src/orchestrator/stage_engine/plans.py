@@ -15,10 +15,10 @@ from orchestrator.domain.job import JobKind
 from orchestrator.domain.stage import Stage
 from orchestrator.domain.task import Candidate
 from orchestrator.effects import judged
-from orchestrator.effects.deploy import prepared_undo
+from orchestrator.effects.deploy import GONE, prepared_undo
 from orchestrator.effects.image import of_config
 from orchestrator.gates.coverage_gate import measured_percent
-from orchestrator.images.store import ImageStore
+from orchestrator.images.store import ArtifactGone, ImageStore
 from orchestrator.repo_config.records import EnvironmentConfig
 from orchestrator.rules.quoting import without_references
 from orchestrator.rules.transitions import (
@@ -117,8 +117,8 @@ class Plans:
 
     def _promote(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
         config = at.settings.image
-        known = _image_of(tx, at) is not None  # not where a restore has lost it
-        if not known or (config is not None and config.rebuild):
+        built = _image_of(tx, at) is not None and not self._lost(Digest(_digest(tx, at)))
+        if not built or (config is not None and config.rebuild):  # a restore may have lost either
             return replace(self._image(tx, at, tip), key=f"production:{candidate_of(tx, at).sha}")
         digest = _digest(tx, at)
         carried: dict[str, object] = {
@@ -192,11 +192,11 @@ class Plans:
         generation, token = drawn
         digest = _digest(tx, at)
         carried: dict[str, object] = {
+            **self._artifact(Digest(digest), candidate.sha, needed=name is EffectName.DEPLOY_INIT),
             "environment": environment.name,
             "sha": candidate.sha,
             "generation": generation,
             "digest": digest,
-            "artifact": str(self._store.path(Digest(digest))),
             "argv": list(argv),
             "env": dict(environment.env),
             "timeout_s": environment.timeout_s,
@@ -205,6 +205,24 @@ class Plans:
             **{f"previous_{name}": value for name, value in before.items()},
         }
         return Plan(name, f"{environment.name}:{candidate.sha}:{generation}", str(token), carried)
+
+    def _artifact(self, digest: Digest, sha: Sha, *, needed: bool) -> dict[str, object]:
+        """Where a start finds its artefact. An undo prefers the one of the version that it brings back."""
+        try:
+            return {"artifact": str(self._store.path(digest))}
+        except ArtifactGone as gone:
+            if needed:
+                raise
+            return _gone(gone, digest, sha)
+
+    def _lost(self, digest: Digest) -> bool:
+        try:
+            self._store.path(digest)
+        except ArtifactGone:
+            return True
+        except OutsideError:
+            return False  # the effect says so
+        return False
 
     def _merge(self, tx: Tx, at: Situation, tip: Sha | None) -> Plan:
         candidate = candidate_of(tx, at)
@@ -235,14 +253,20 @@ def _takes_back(
     store: ImageStore,
 ) -> None:
     """Have the plan of an undo bring back what ran before a start, by that version's own script: the one of the version
-    that failed may be what is broken. It is used only where the earlier artefact is not kept any more."""
+    that failed may be what is broken. It is used only where the earlier artefact is not kept any more. Where neither
+    is, the undo is sent all the same and fails for want of it: its intent says so, and a person is called."""
     carried["reason"] = f"{environment.name} did not come up, or stay healthy, with {started['sha']}"
     carried.update({f"restored_{name}": started.get(f"previous_{name}") for name in BEFORE})
     before, artifact, digest = (carried[f"restored_{name}"] for name in BEFORE)
     if digest is not None:
         try:
             carried.update(artifact=str(store.path(Digest(str(digest)))), digest=digest)
+            carried.pop(GONE, None)
         except OutsideError as error:
+            if GONE in carried:
+                if not isinstance(error, ArtifactGone):
+                    raise
+                carried.update(_gone(error, Digest(str(digest)), str(before)), digest=digest)
             log.warning("undo runs the script of the version it undoes", reason=str(error))
     given = started.get("env")
     carried["env"] = {
@@ -250,6 +274,12 @@ def _takes_back(
         "ORCH_PREVIOUS_SHA": before or "",
         "ORCH_PREVIOUS_ARTIFACT": artifact or "",
     }
+
+
+def _gone(gone: ArtifactGone, digest: Digest, sha: str) -> dict[str, object]:
+    """What the plan of an undo carries where the artefact that it needs is lost."""
+    said = f"the artefact {digest} of {sha} is not in the image store any more"
+    return {"artifact": str(gone.place), GONE: said}
 
 
 def branch_of(at: Situation) -> str:

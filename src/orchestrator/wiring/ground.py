@@ -128,7 +128,7 @@ class Ground:
         self.register_repository = self.places.register
         self.register_elsewhere = self.places.register_elsewhere
         self.configs = Configs(self.places)
-        self.store = LocalImageStore(self.folders.images)
+        self.store = LocalImageStore(self.folders.images, there=self._is_there)
         self.deployer = CommandDeployer(
             self.folders.deploys,
             processes=self.processes,
@@ -190,7 +190,7 @@ class Ground:
         home = self.settings.home
         if self.state_id and known_state_id(home) != self.state_id:
             raise AuthorityUnreachable(
-                f"{home} is not the state folder that this process began with; what was deployed cannot be looked up.",
+                f"{home} is not the state folder that this process began with; what lies in it cannot be looked up.",
                 hint="Is it mounted? The work goes on by itself once it is there again.",
             )
 

@@ -1,6 +1,7 @@
 """The store on a real disk: tags never move, content never changes unseen, publishers do not meet."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from orchestrator.domain.errors import AuthorityUnreachable, ConfigError
 from orchestrator.domain.ids import Digest
-from orchestrator.images.store import LocalImageStore, TagTaken, image_tag
+from orchestrator.images.store import ArtifactGone, LocalImageStore, TagTaken, image_tag
 from tests.waiting import wait_until
 
 SHA = "c0ffee" + "0" * 34
@@ -42,10 +43,25 @@ def test_what_is_published_is_found_by_tag_and_digest(store: LocalImageStore, tm
     assert LocalImageStore(tmp_path / "state" / "images").resolve(tag) == digest
 
 
-def test_what_is_not_there_is_not_there(store: LocalImageStore) -> None:
+def test_what_is_not_there_is_not_there(store: LocalImageStore, tmp_path: Path) -> None:
     assert not store.has(NOTHING)
-    with pytest.raises(AuthorityUnreachable):
-        store.path(NOTHING)
+    with pytest.raises(ArtifactGone, match="is not in the image store any more"):
+        store.path(NOTHING)  # nor a store: nothing was ever published in this state folder
+    digest = store.publish(artefact(tmp_path / "dist"), image_tag(SHA, "7"))
+    shutil.rmtree(store.path(digest).parent)
+    with pytest.raises(ArtifactGone):
+        store.path(digest)
+
+
+def test_a_store_that_is_not_mounted_says_nothing_of_what_it_has(tmp_path: Path) -> None:
+    def there() -> None:
+        raise AuthorityUnreachable("Is it mounted?")
+
+    with pytest.raises(AuthorityUnreachable, match="mounted"):
+        LocalImageStore(tmp_path / "images", there=there).path(NOTHING)
+    (tmp_path / "images").mkdir()
+    with pytest.raises(AuthorityUnreachable, match="cannot be used"):
+        LocalImageStore(tmp_path / "images").path(NOTHING)
 
 
 def test_the_source_may_go_and_change_afterwards(store: LocalImageStore, tmp_path: Path) -> None:

@@ -123,6 +123,34 @@ def test_a_deploy_that_is_watched_is_not_undone_for_want_of_its_record(pipeline:
     line.app.operations.resolve_effect(watched["effect"], Resolution.ENDED, person="Ann", reason="killed it")
 
 
+def test_a_deploy_whose_undo_has_lost_its_artefact_is_a_person_s(pipeline: Build) -> None:
+    line = pipeline(production=True).start()
+    line.done(line.add("One"))
+    line.deploys(production={"hang": True})
+    item = line.add("Two")
+    wait_until(lambda: len(starts(line)) == 2)
+    [runner] = [one for one in line.runners() if alive(one)]
+    line.stop()
+    os.kill(runner.pid, signal.SIGKILL)
+    lose(line, FORGES)
+    with pytest.raises(OperatorError, match="not the one"):
+        line.open()
+    [open_end] = give_up(line)["not_ended"]
+    line.start()
+    line.app.operations.resolve_effect(open_end["effect"], Resolution.ENDED, person="Ann", reason="looked")
+    why = str(line.held(item, Hold.ESCALATED).hold_reason)
+    assert "the undo FAILED" in why
+    assert "is not in the image store any more" in why
+    assert "how the deploy command of production ended is not known (Ann: looked)" in line.told(item)
+    assert line.frozen()
+    assert line.slots() == ["merge:sample"]  # the freeze's
+    assert any("the undo FAILED" in alert for alert in line.alerts())
+    line.deploys()
+    line.retry(item)
+    line.done(item)
+    assert len(starts(line)) == 3
+
+
 def test_a_folder_that_is_unmounted_while_we_run_says_nothing(pipeline: Build) -> None:
     line = pipeline(production=True).start()
     state_id, away = line.home / STATE_ID, line.root / "away"

@@ -58,9 +58,12 @@ class Comparison:
         folders: Folders,
         *,
         within: Callable[[Iterable[RepoName]], list[RepoName]] = list,
+        own_folder: bool = False,
     ) -> None:
-        """``within`` chooses the repositories that this process works for."""
+        """``within`` chooses the repositories that this process works for. ``own_folder``: the state folder is a
+        worker's; that is judged when it starts, for itself alone."""
         self._within = within
+        self._own_folder = own_folder
         self._database = database
         self._places = places
         self._folders = folders
@@ -87,6 +90,13 @@ class Comparison:
             deploys=[name for name in deploys if name not in known_deploys],
             runs=[name for name in runs if name not in known_runs],
         )
+
+    def shown_at_home(self) -> Finding | None:
+        """What the state folder shows of the database, for everybody; nothing where it is one worker's own.
+
+        :raises AuthorityUnreachable: it cannot be read.
+        """
+        return None if self._own_folder else self.traces().finding
 
     def accepted(self) -> Traces:
         """What lies in the state folder and was accepted without being taken over: nobody knew its repository then.
@@ -131,7 +141,7 @@ class Comparison:
 
         :raises OutsideError: the state folder, or one of the forges, cannot be read.
         """
-        home = self.traces().finding
+        home = self.shown_at_home()
         return {repo: self.of(repo, home) for repo in repos}
 
     def forge(self, repo: RepoName) -> Forge:

@@ -58,7 +58,7 @@ class InstallationGuard:
         stands = self._standing.of(repo) or self._closings.standing().get(repo)
         if stands is None:
             try:
-                stands = self._comparison.of(repo, self._comparison.traces().finding).finding
+                stands = self._comparison.of(repo, self._comparison.shown_at_home()).finding
             except OutsideError as error:
                 log.warning("repository not compared", repo=repo, reason=str(error))
         return stands.reason if isinstance(stands, Finding) and stands.cause is Cause.DATABASE else None
@@ -150,7 +150,7 @@ class InstallationGuard:
             return
         sweeps = self._standing.sweeps()
         self._claims.start_id()
-        home = self._comparison.traces().finding
+        home = self._comparison.shown_at_home()
         judged: dict[RepoName, Compared] = {}
         for repo in repos:
             try:

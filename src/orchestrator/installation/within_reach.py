@@ -6,32 +6,38 @@ called the same neither gets anything nor closes the repository for everybody.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import structlog
 
-from orchestrator.db import homes, installation, repositories
+from orchestrator.db import installation, repositories
 from orchestrator.db.database import Database
 from orchestrator.domain.errors import OperatorError, OutsideError
-from orchestrator.domain.ids import Home, RepoName
-from orchestrator.domain.installation import Finding
+from orchestrator.domain.ids import RepoName
+from orchestrator.installation.comparison import Traces
 from orchestrator.places import Places
 from orchestrator.repositories import LOCAL
 
 log = structlog.get_logger(__name__)
 
 
-def refuse_a_strange_home(database: Database, home: Home, unknown: Finding | None) -> None:
-    """A worker's folder in which another database's runs lie would look like a restored database to it.
+def refuse_a_strange_home(unknown: Traces, *, folder: Path, host: str) -> None:
+    """A worker does not begin in a folder with runs that the database does not know, also where it knows the folder:
+    the database may be a copy from before. These are agents' runs only, and nobody else's work depends on them, so
+    nothing is closed for others: what shows them a restored database lies at the forges and in their folder.
 
     :raises OperatorError: nothing was written.
     """
-    with database.read() as tx:
-        strange = unknown is not None and homes.get(tx, home) is None
-    if strange and unknown is not None:
-        raise OperatorError(
-            f"This worker's state folder was used with another database: {unknown.reason}. Nothing was started.",
-            hint="Name an empty folder in ORCH_HOME.",
-        )
+    if unknown.finding is None:
+        return
+    kind, name = ("run", unknown.runs[0]) if unknown.runs else ("start", unknown.deploys[0])
+    raise OperatorError(
+        f"This worker's state folder, {folder} on {host}, holds a {kind}, {name}, that the database does not know: the "
+        "folder was used with another database, or this one was restored from a backup. An agent of such a run may "
+        "still be at work on this host. Nothing was started, and nothing is closed for others.",
+        hint="Name another folder in ORCH_HOME, a new, empty one. An agent that nobody looks after ends by itself "
+        "after ORCH_RUN_ORPHAN_TTL_S; what the database knows of this folder is done anew once it counts as lost.",
+    )
 
 
 class WithinReach:

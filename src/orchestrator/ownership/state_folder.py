@@ -19,10 +19,11 @@ def belongs(tx: Tx, state_id: str, *, take: bool) -> None:
 
     :raises StrangeFolder: another one is.
     """
-    if take and homes.get(tx, Home(state_id)) is None:
+    worker = homes.get(tx, Home(state_id))
+    if take and worker is None:
         installation.take_folder(tx, state_id)
     if installation.folder(tx, to_stay=True) not in (None, state_id):
-        raise strange()
+        raise strange() if worker is None else of_a_worker(worker)
 
 
 def refuse_to_a_worker(tx: Tx, home: Home) -> None:
@@ -37,10 +38,19 @@ def refuse_to_a_worker(tx: Tx, home: Home) -> None:
         )
 
 
+def of_a_worker(worker: homes.WorkerHome) -> StrangeFolder:
+    """Why nobody but that worker starts in its folder."""
+    return StrangeFolder(
+        f"This state folder is a worker's ({worker}). Nothing was started.",
+        hint="Name the folder that the orchestrators share in ORCH_HOME.",
+    )
+
+
 def strange() -> StrangeFolder:
     """Why a process does not start in a folder."""
     return StrangeFolder(
         "This state folder is not the one that belongs to the database. What was deployed, and which agents run, is "
         "written down in that one; from here it would look as if nothing had been. Nothing was started.",
-        hint="Is it mounted? Name it in ORCH_HOME. If it is lost for good: `orch restore folder --reason …`.",
+        hint="Is it mounted? Name it in ORCH_HOME. If it is lost for good, and this is no worker's: "
+        "`orch restore folder --reason …`.",
     )

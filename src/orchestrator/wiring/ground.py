@@ -160,6 +160,7 @@ class Ground:
             self.places,
             self.folders,
             within=WithinReach(database, self.places) if self.home else list,
+            own_folder=bool(self.home),
         )
         self.guard = InstallationGuard(
             self.comparison,

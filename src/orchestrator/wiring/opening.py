@@ -56,7 +56,8 @@ def open_app(
             state_id = state_id_of(settings.home, outside.entropy) if settings.on_postgres else ""
             app = App(settings, outside, database, redactor, role=role, state_id=state_id)
             if app.home:
-                refuse_a_strange_home(database, app.home, app.comparison.traces().finding)
+                unknown = app.comparison.traces()
+                refuse_a_strange_home(unknown, folder=settings.home, host=outside.host)
             app.registration.enter()
             try:
                 with app.signals():

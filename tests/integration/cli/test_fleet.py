@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ import pytest
 
 from orchestrator.runtime.process import pid_alive
 from tests.fixtures_orch import CONFIG, Orch, ended
+from tests.postgres_server import dump, put_back
 from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPT = """\
@@ -23,6 +25,7 @@ developer:
       - commit: {{message: done}}
 """
 AT_WORK = "SELECT DISTINCT claimed_by FROM jobs WHERE status = 'running'"
+CLOSED = "SELECT repo, reason FROM installation_marks WHERE cause IS NOT NULL"
 NEVER = "1h"  # of every timer: what moves was signalled
 TIMERS = ("QUEUE", "REAPER", "RECONCILER", "OUTBOX", "DRIFT", "INBOX")
 
@@ -55,6 +58,11 @@ def rows(orch: Orch, query: str) -> list[Any]:
 
 def stages(orch: Orch) -> list[str]:
     return [stage for (stage,) in rows(orch, "SELECT stage FROM tasks ORDER BY id")]
+
+
+def all_done(orch: Orch, number: int) -> bool:
+    """So many tickets are there, and delivered."""
+    return stages(orch) == ["done"] * number
 
 
 def running_in(orch: Orch, stage: str) -> bool:
@@ -172,6 +180,42 @@ def test_a_worker_leaves_its_agent_at_work_when_it_is_stopped_and_finds_it_again
         assert ended(service).code == 0
     runs = rows(shop, "SELECT kind, home <> '' FROM agent_runs JOIN jobs ON jobs.id = job_id ORDER BY 1")
     assert runs == [(kind, True) for kind in ("analyst", "developer", "reviewer", "tester")]
+
+
+def test_a_worker_whose_folder_is_newer_than_the_database_that_was_put_back_closes_nothing_for_others(
+    shop: Orch,
+) -> None:
+    """It is refused and says which folder of which host is meant; one in an empty folder works on."""
+    shop.settings |= {"ORCH_MAX_AGENTS": "0", "ORCH_RECONCILER_INTERVAL_S": "0.5"}
+    registered(shop)
+    worker = replace(shop, home=shop.folder / "worker", settings={**shop.settings, "ORCH_MAX_AGENTS": "1"})
+    new = replace(worker, home=shop.folder / "new")
+    url, kept = shop.settings["ORCH_DATABASE_URL"], shop.folder / "orch.sql"
+    with shop.serving() as service, worker.started("worker") as first:
+        for delivered in (1, 2):
+            assert shop("task", "add", "Ticket", "--label", "fast").code == 0
+            wait_until(partial(all_done, shop, delivered))
+            if delivered == 1:
+                dump(url, kept)
+        assert [ended(first).code, ended(service).code] == [0, 0]
+    put_back(url, kept)
+    with shop.serving() as service:
+        assert shop("restore", "accept", "--reason", "put back", "--as", "Ann").code == 0
+        with worker.started("worker") as old:
+            wait_until(lambda: old.poll() is not None or rows(shop, CLOSED))
+            assert rows(shop, CLOSED) == []
+            _, told = old.communicate(timeout=PATIENCE_S)
+        assert old.returncode == 2
+        assert f"{worker.home} on {os.uname().nodename}, holds a run, SHOP-2-" in told
+        assert "a new, empty one" in told
+        refused = worker("restore", "accept", "--reason", "x")
+        assert (refused.code, "This state folder is a worker's" in refused.err) == (2, True)
+        assert "restore folder" not in refused.err
+        with new.started("worker") as second:
+            assert shop("task", "add", "Another", "--label", "fast").code == 0
+            wait_until(lambda: stages(shop)[-1] == "done")
+            assert ended(second).code == 0
+        assert ended(service).code == 0
 
 
 @pytest.mark.of_the_file

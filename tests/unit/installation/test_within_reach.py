@@ -1,6 +1,7 @@
 """A worker takes the folder at a local forge's path for that forge only by its mark."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,8 +9,8 @@ import pytest
 
 from orchestrator.db import installation
 from orchestrator.domain.errors import AuthorityUnreachable, OperatorError
-from orchestrator.domain.ids import Home
-from orchestrator.domain.installation import Cause, Finding, InstallationMark
+from orchestrator.domain.installation import InstallationMark
+from orchestrator.installation.comparison import Traces
 from orchestrator.installation.within_reach import WithinReach, refuse_a_strange_home
 from tests.fixtures_db import REPO, Store
 from tests.fixtures_ownership import Logged
@@ -58,10 +59,11 @@ def test_it_is_told_by_the_mark_that_the_database_remembers(store: Store, logged
     assert all(one in entry["reason"] for one, entry in zip(told, said, strict=True))  # once for each reason
 
 
-def test_a_home_with_runs_of_another_database_is_refused(store: Store) -> None:
-    unknown = Finding(
-        Cause.DATABASE, "the state folder holds a run, S-1-1-1-x, that this database does not know"
-    )
-    refuse_a_strange_home(store.database, Home("mine"), None)
-    with pytest.raises(OperatorError, match="another database"):
-        refuse_a_strange_home(store.database, Home("mine"), unknown)
+def test_a_home_with_runs_that_the_database_does_not_know_is_refused() -> None:
+    """It is told which folder is meant, and where."""
+    at = {"folder": Path("/state/w"), "host": "build-2"}
+    refuse_a_strange_home(Traces([], []), **at)  # type: ignore[arg-type]
+    with pytest.raises(OperatorError, match="/state/w on build-2, holds a run, S-1-1-1-x, that the database"):
+        refuse_a_strange_home(Traces([], ["S-1-1-1-x"]), **at)  # type: ignore[arg-type]
+    with pytest.raises(OperatorError, match="holds a start, staging/1-a, that the database"):
+        refuse_a_strange_home(Traces(["staging/1-a"], []), **at)  # type: ignore[arg-type]

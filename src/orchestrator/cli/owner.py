@@ -11,10 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import structlog
+
 from orchestrator.db.file_lock import lock_of
 from orchestrator.domain.errors import OutsideError
 from orchestrator.runtime.files import read_bounded, replace_durably
 from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity, SystemProcesses
+
+log = structlog.get_logger(__name__)
 
 FILE = "api.json"
 _LIMIT = 16 * 1024
@@ -90,11 +94,14 @@ class _Place:
 
     def keep(self) -> None:
         """Write it again where nobody who may live is named. A look at the file's number, mostly."""
-        with self._lock, suppress(OSError, OutsideError):  # the next look may do
-            if self._left or self._seen() == self._written:
-                return
-            if owner_of(self._home, self._processes) is None:
-                self._write(self._owner)
+        with self._lock:
+            try:
+                if self._left or self._seen() == self._written:
+                    return
+                if owner_of(self._home, self._processes) is None:
+                    self._write(self._owner)
+            except (OSError, OutsideError) as error:  # the next look may do
+                log.warning("where this service answers could not be written down", reason=str(error))
 
     def leave(self) -> None:
         """Take away what is one's own, and nothing else."""

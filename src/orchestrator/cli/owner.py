@@ -16,7 +16,7 @@ import structlog
 from orchestrator.db.file_lock import lock_of
 from orchestrator.domain.errors import OutsideError
 from orchestrator.runtime.files import read_bounded, replace_durably
-from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity, SystemProcesses
+from orchestrator.runtime.process import Liveness, Processes, ProcessIdentity
 
 log = structlog.get_logger(__name__)
 
@@ -62,13 +62,13 @@ def holder_of(database: Path) -> str | None:
 
 
 @contextmanager
-def announced(home: Path, owner: Owner) -> Iterator[Callable[[], None]]:
+def announced(home: Path, owner: Owner, processes: Processes) -> Iterator[Callable[[], None]]:
     """Tell commands where this process answers, for the length of the block. What is yielded, called now and then, says
     so again where the file is gone or names one that is dead: on PostgreSQL several live in one folder.
 
     :raises OSError: the state folder cannot be written.
     """
-    place = _Place(home, owner)
+    place = _Place(home, owner, processes)
     place.take()
     try:
         yield place.keep
@@ -79,9 +79,8 @@ def announced(home: Path, owner: Owner) -> Iterator[Callable[[], None]]:
 class _Place:
     """The file, as one of those who may live in its folder sees it."""
 
-    def __init__(self, home: Path, owner: Owner) -> None:
-        self._home, self._owner = home, owner
-        self._processes = SystemProcesses()
+    def __init__(self, home: Path, owner: Owner, processes: Processes) -> None:
+        self._home, self._owner, self._processes = home, owner, processes
         self._lock = threading.Lock()
         self._left = False
         self._before: Owner | None = None  # who was there, and has it back if it lives

@@ -50,7 +50,7 @@ def running(app: App, *, role: str, port: int | None = None) -> Iterator[Running
         url = web.start()
         service.start()
         owner = Owner(_reachable(app.settings.host, url), local.reveal(), role, app.processes.own())
-        app.heartbeat.beside(stack.enter_context(announced(app.settings.home, owner)))
+        app.heartbeat.beside(stack.enter_context(announced(app.settings.home, owner, app.processes)))
         yield Running(url, stop, why)
 
 

@@ -149,8 +149,7 @@ class Registration:
         with self.database.read() as tx:
             worker = homes.get(tx, Home(state)) if state else None
         if worker is not None:
-            why = state_folder.of_a_worker(worker)
-            return OperatorError(why.message, hint=why.hint)  # may pass: no reason to end a process that runs
+            return state_folder.of_a_worker(worker)
         own = self.own_home.home if self.own_home is not None else SHARED_HOME
         served = next((row for row in others if own and _words(row.switches).get(STATE) == own), None)
         if served is not None:

@@ -18,6 +18,7 @@ def belongs(tx: Tx, state_id: str, *, take: bool) -> None:
     unless it is a worker's.
 
     :raises StrangeFolder: another one is.
+    :raises OperatorError: this one is a worker's.
     """
     worker = homes.get(tx, Home(state_id))
     if take and worker is None:
@@ -38,9 +39,9 @@ def refuse_to_a_worker(tx: Tx, home: Home) -> None:
         )
 
 
-def of_a_worker(worker: homes.WorkerHome) -> StrangeFolder:
+def of_a_worker(worker: homes.WorkerHome) -> OperatorError:
     """Why nobody but that worker starts in its folder."""
-    return StrangeFolder(
+    return OperatorError(
         f"This state folder is a worker's ({worker}). Nothing was started.",
         hint="Name the folder that the orchestrators share in ORCH_HOME.",
     )

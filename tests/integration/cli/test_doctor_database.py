@@ -115,10 +115,10 @@ def test_a_state_folder_that_is_a_file_is_told_as_such(orch: Orch, command: str)
     assert f"ORCH_HOME has to be a folder, and {orch.home} is none" in said.out + said.err
 
 
+@pytest.mark.of_the_file
 def test_before_there_is_a_file_the_doctor_says_where_it_will_be(here: Here) -> None:
-    if here.orch.database_url.startswith("sqlite"):
-        level, text, _ = database_of(here)
-        assert (level, text) == (
-            "ok",
-            f"{here.orch.home}/orchestrator.db (not there yet: `orch init` or `orch serve` makes it)",
-        )
+    level, text, _ = database_of(here)
+    assert (level, text) == (
+        "ok",
+        f"{here.orch.home}/orchestrator.db (not there yet: `orch init` or `orch serve` makes it)",
+    )

@@ -19,22 +19,22 @@ def an_owner() -> Owner:
 
 
 def test_is_private_and_gone_at_the_end(tmp_path: Path) -> None:
-    with announced(tmp_path, an_owner()):
+    with announced(tmp_path, an_owner(), PROCESSES):
         assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
         assert owner_of(tmp_path, PROCESSES) == an_owner()
     assert not (tmp_path / FILE).exists()
 
 
 def test_is_gone_after_an_error_too(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), announced(tmp_path, an_owner()):
+    with pytest.raises(KeyError), announced(tmp_path, an_owner(), PROCESSES):
         raise KeyError
     assert owner_of(tmp_path, PROCESSES) is None
 
 
 def test_who_leaves_gives_the_place_back_to_one_that_lives(tmp_path: Path) -> None:
     first, second = an_owner(), replace(an_owner(), token="second")
-    with announced(tmp_path, first):
-        with announced(tmp_path, second):
+    with announced(tmp_path, first, PROCESSES):
+        with announced(tmp_path, second, PROCESSES):
             assert owner_of(tmp_path, PROCESSES) == second
         assert owner_of(tmp_path, PROCESSES) == first
     assert not (tmp_path / FILE).exists()
@@ -45,7 +45,7 @@ def test_one_that_was_taken_away_is_written_again_while_its_owner_lives(tmp_path
     me = PROCESSES.own()
     dead = replace(mine, token="dead", process=replace(me, start_ticks=me.start_ticks + 1))
     other = replace(mine, token="other")
-    with announced(tmp_path, mine) as keep:
+    with announced(tmp_path, mine, PROCESSES) as keep:
         (tmp_path / FILE).unlink()
         keep()
         assert owner_of(tmp_path, PROCESSES) == mine
